@@ -1,0 +1,29 @@
+// One exception for whatever a user or a machine can get wrong, and the two calls that make it.
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace mb {
+
+// The message names the subject, the value and what would do.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+template <class... Parts>
+std::string cat(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+// Throws Error(cat(message...)) unless `ok`.
+template <class... Parts>
+void require(bool ok, const Parts&... message) {
+  if (!ok) throw Error(cat(message...));
+}
+
+}  // namespace mb
