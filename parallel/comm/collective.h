@@ -7,16 +7,20 @@
 namespace mb {
 
 enum class CollectiveKind : std::uint8_t {
-  all_reduce, all_gather, reduce_scatter, broadcast, all_to_all
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  all_to_all
 };
 enum class ReduceOp : std::uint8_t { sum, max };
 
 std::string_view name_of(CollectiveKind kind);
 std::string_view name_of(ReduceOp op);
 
-// busbw = factor * algbw, as nccl-tests' PERFORMANCE.md defines it for n ranks, where algbw = size / time and size is
-// the full vector (all-reduce, broadcast), the total output (all-gather), the total input (reduce-scatter, all-to-all).
-// Undefined, and so Error, for n < 2.
+// busbw = factor * algbw, as nccl-tests' PERFORMANCE.md defines it for n ranks, where algbw = size
+// / time and size is the full vector (all-reduce, broadcast), the total output (all-gather), the
+// total input (reduce-scatter, all-to-all). Undefined, and so Error, for n < 2.
 double busbw_factor(CollectiveKind kind, int ranks);
 
 }  // namespace mb

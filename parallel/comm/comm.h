@@ -1,7 +1,9 @@
-// Comm: how the ranks of one process group exchange bytes. One object per (rank, process group, stream).
+// Comm: how the ranks of one process group exchange bytes. One object per (rank, process group,
+// stream).
 //
-// Calls block until this rank's buffers may be used again. Every member must make the same calls in the same order.
-// Once any member of the world aborts, every call that waits, now or later, throws Aborted.
+// Calls block until this rank's buffers may be used again. Every member must make the same calls in
+// the same order. Once any member of the world aborts, every call that waits, now or later, throws
+// Aborted.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +33,11 @@ class Comm {
   virtual int index() const = 0;  // place in the group
   virtual int size() const = 0;
 
-  // In place over `count` elements of fp32 or fp64 (sum, max). The result is bit-equal on all members and does not
-  // depend on timing: contributions are added in the order of their index.
+  // In place over `count` elements of fp32 or fp64 (sum, max). The result is bit-equal on all
+  // members and does not depend on timing: contributions are added in the order of their index.
   virtual void all_reduce(void* data, std::int64_t count, DType type, ReduceOp op) = 0;
-  // Rendezvous with the member at `peer`: a send completes when the receiver has copied the bytes. Sends and receives
-  // of a pair match in order; a pair whose sizes differ makes both sides throw.
+  // Rendezvous with the member at `peer`: a send completes when the receiver has copied the bytes.
+  // Sends and receives of a pair match in order; a pair whose sizes differ makes both sides throw.
   virtual void send(const void* data, std::int64_t bytes, int peer) = 0;
   virtual void recv(void* data, std::int64_t bytes, int peer) = 0;
   virtual void barrier() = 0;
@@ -47,8 +49,9 @@ class ThreadWorld {
   explicit ThreadWorld(int ranks);
   ~ThreadWorld();
 
-  // The Comm of `rank` in the group of `members` (global ranks, the same list on each). `name` tells apart groups with
-  // the same members that are used from different streams; a member calls this once per name. Thread-safe.
+  // The Comm of `rank` in the group of `members` (global ranks, the same list on each). `name`
+  // tells apart groups with the same members that are used from different streams; a member calls
+  // this once per name. Thread-safe.
   std::unique_ptr<Comm> comm(const std::string& name, const std::vector<int>& members, int rank);
 
   // The first reason wins; wakes everyone who waits.

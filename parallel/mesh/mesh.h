@@ -14,14 +14,16 @@ enum class Axis : std::uint8_t { tp, cp, ep, dp, pp };
 inline constexpr int kAxes = 5;
 std::string_view name_of(Axis axis);
 
-// The ranks that one collective spans: all that share their coordinates on every other axis. With `ends`, only the
-// first and the last pipeline stage of them (tied embeddings).
+// The ranks that one collective spans: all that share their coordinates on every other axis. With
+// `ends`, only the first and the last pipeline stage of them (tied embeddings).
 struct Group {
   std::uint8_t axes = 0;  // bit i is Axis(i)
   bool ends = false;
   bool operator==(const Group&) const = default;
 };
-constexpr Group group_of(Axis axis) { return {static_cast<std::uint8_t>(1u << static_cast<int>(axis))}; }
+constexpr Group group_of(Axis axis) {
+  return {static_cast<std::uint8_t>(1u << static_cast<int>(axis))};
+}
 inline constexpr Group kWorld{(1u << kAxes) - 1};
 inline constexpr Group kEnds{1u << static_cast<int>(Axis::pp), true};
 // "tp", "dp.pp", "world", "embedding" (the ends of the pipeline).
@@ -33,11 +35,12 @@ class Mesh {
  public:
   Mesh() { sizes_.fill(1); }
 
-  // "dp2.pp4.tp2", any order, an axis left out has size 1; "1" is one rank. Throws Error for anything else.
+  // "dp2.pp4.tp2", any order, an axis left out has size 1; "1" is one rank. Throws Error for
+  // anything else.
   static Mesh parse(std::string_view text);
 
-  // Order of axes over ranks, fastest first, as Megatron-LM writes it. Default "tp-cp-ep-dp-pp". Throws Error unless it
-  // names every axis that has more than one rank, each once.
+  // Order of axes over ranks, fastest first, as Megatron-LM writes it. Default "tp-cp-ep-dp-pp".
+  // Throws Error unless it names every axis that has more than one rank, each once.
   void set_order(std::string_view order);
   void set_ranks_per_node(int ranks);  // default 8
 
@@ -54,8 +57,8 @@ class Mesh {
 
   // Number of ranks in every such group; 1 for a group that spans nothing.
   int group_size(Group group) const;
-  // Members in the order of their coordinates, last axis slowest; `rank` is one of them. With `ends`, a rank between
-  // the ends belongs to none: empty.
+  // Members in the order of their coordinates, last axis slowest; `rank` is one of them. With
+  // `ends`, a rank between the ends belongs to none: empty.
   std::vector<int> members(Group group, int rank) const;
   // All groups of this kind, each once, ordered by first member.
   std::vector<std::vector<int>> groups(Group group) const;
@@ -67,7 +70,8 @@ class Mesh {
 
  private:
   std::array<int, kAxes> sizes_;
-  std::array<Axis, kAxes> order_ = {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp};  // fastest first
+  std::array<Axis, kAxes> order_ = {Axis::tp, Axis::cp, Axis::ep, Axis::dp,
+                                    Axis::pp};  // fastest first
   int ranks_per_node_ = 8;
 };
 

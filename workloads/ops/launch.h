@@ -1,4 +1,5 @@
-// What a kernel must know beyond its operation: who runs it, at which step, and where tokens come from.
+// What a kernel must know beyond its operation: who runs it, at which step, and where tokens come
+// from.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace mb {
 
-// Tokens and next-token labels of micro-batch `micro_batch` of data rank `data_index` at a step; both arrays hold
-// batch * sequence entries. Must be callable from several threads.
+// Tokens and next-token labels of micro-batch `micro_batch` of data rank `data_index` at a step;
+// both arrays hold batch * sequence entries. Must be callable from several threads.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -20,19 +21,21 @@ class BatchSource {
 struct OpContext {
   std::int64_t step = 0;  // from 0
   int micro_batch = 0;
-  int shard_index = 0;    // place in the tensor-parallel group
-  int data_index = 0;     // place in the data-parallel group
+  int shard_index = 0;  // place in the tensor-parallel group
+  int data_index = 0;   // place in the data-parallel group
   const BatchSource* batches = nullptr;
 };
 
-// Runs `op` on the calling thread; operands as op.h lists them. Safe from any number of threads at once. Scratch space
-// is kept per thread and reused. Throws Error for a dtype that the CPU kernels do not have.
+// Runs `op` on the calling thread; operands as op.h lists them. Safe from any number of threads at
+// once. Scratch space is kept per thread and reused. Throws Error for a dtype that the CPU kernels
+// do not have.
 void run_cpu_op(const Op& op, const OpContext& context, std::span<const void* const> reads,
                 std::span<void* const> writes);
 
 // What matmuls run on, for reports: "oneDNN 2.6.3" or "built-in avx512".
 std::string matmul_backend(DType dtype);
-// The instruction set that row kernels and the built-in matmul were dispatched to: "avx512", "avx2" or "base".
+// The instruction set that row kernels and the built-in matmul were dispatched to: "avx512", "avx2"
+// or "base".
 std::string cpu_isa();
 
 }  // namespace mb

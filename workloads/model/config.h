@@ -1,0 +1,54 @@
+// ModelConfig: the sizes of a transformer, and the table of published models.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "workloads/ops/op.h"
+
+namespace mb {
+
+enum class Arch : std::uint8_t {
+  gpt,    // learned positions, LayerNorm, GELU, biases
+  llama,  // RMSNorm, SwiGLU, rotary positions, grouped-query attention, no biases
+};
+enum class NormPlace : std::uint8_t {
+  pre,
+  post
+};  // before the sublayer, or after its residual sum
+
+struct ModelConfig {
+  std::string name;
+  Arch arch = Arch::gpt;
+  std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0,
+               vocabulary = 0, sequence = 0;
+  NormPlace norm = NormPlace::pre;
+  bool tied = true;  // the head's weight is the embedding table
+  float norm_epsilon = 1e-5f;
+  float rotary_base = 10000.0f;
+  double init_std = 0.02;
+  std::int64_t vocabulary_multiple =
+      1;  // the table is padded to a multiple of this, times the tensor ranks
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+const std::vector<ModelConfig>& published_models();
+// Throws Error naming the nearest known name.
+ModelConfig find_model(std::string_view name);
+// Sets a field from text, as in "model.layers=24". Throws Error naming the field, the value and
+// what would do.
+void set_field(ModelConfig& model, std::string_view field, std::string_view value);
+// Throws Error if the sizes do not fit together: heads * head_dim, kv_heads dividing heads,
+// positive sizes.
+void check_model(const ModelConfig& model);
+// JSON in the form that --model=@FILE reads; every field, one object.
+std::string to_json(const ModelConfig& model);
+ModelConfig model_from_json(std::string_view text, std::string_view origin);
+
+// Rows of the embedding table when it is divided over `ways` tensor ranks.
+std::int64_t padded_vocabulary(const ModelConfig& model, int ways);
+
+}  // namespace mb
