@@ -1,0 +1,61 @@
+// Executor: runs a Plan, for real or in virtual time, and says when everything happened.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/comm.h"
+#include "parallel/plan/liveness.h"
+#include "parallel/plan/plan.h"
+#include "parallel/timeline/timeline.h"
+#include "workloads/model/layers.h"
+#include "workloads/ops/launch.h"
+
+namespace mb {
+
+// Numbers of the training step; absent in virtual time.
+struct Training {
+  double loss = 0;           // summed loss over the global batch's valid tokens / their number
+  double gradient_norm = 0;  // before clipping
+  std::int64_t valid_tokens = 0;
+};
+
+struct StepResult {
+  Timeline timeline;
+  std::optional<Training> training;
+};
+
+// What one rank's communicators carried in a step, by process group.
+struct GroupTraffic {
+  Group group;                  // of collectives
+  bool point_to_point = false;  // sends over the pipeline
+  CommCount count;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  // Runs the next step. Throws Error with rank, stream and label in front if any rank fails.
+  virtual StepResult step() = 0;
+  // Largest live bytes of a rank so far, counted by its allocator; nullopt in virtual time.
+  virtual std::optional<MemoryPeak> memory(int rank) const = 0;
+  // What a rank sent and reduced in the last step, counted by its communicators; empty in virtual
+  // time.
+  virtual std::vector<GroupTraffic> traffic(int rank) const = 0;
+  // Values of a tensor after the last step, converted to double. Throws Error in virtual time.
+  virtual std::vector<double> read(int rank, TensorId tensor) const = 0;
+};
+
+struct LiveSettings {
+  InitOptions init;
+  const BatchSource* batches = nullptr;  // must outlive the executor
+  double timeout_s =
+      60;  // a rank that makes no progress for this long is reported, and the run aborted
+};
+// Ranks as threads of this process over CPU devices. Keeps a reference to `plan`.
+std::unique_ptr<Executor> make_thread_executor(const Plan& plan, const LiveSettings& settings);
+
+}  // namespace mb
