@@ -1,1 +1,208 @@
+// FLOPs, bytes and text of operations.
 #include "workloads/ops/op.h"
+
+#include <algorithm>
+
+#include "workloads/base/error.h"
+
+namespace mb {
+namespace {
+
+double product(auto... sizes) { return (1.0 * ... * static_cast<double>(sizes)); }
+
+// Times an operand crosses memory: once if it is only written, twice if it is updated.
+double written(bool accumulate) { return accumulate ? 2 : 1; }
+
+double qkv_elements(const auto& op) {
+  return product(op.batch, op.sequence, op.heads + 2 * op.kv_heads, op.head_dim);
+}
+double head_elements(const auto& op) {
+  return product(op.batch, op.sequence, op.heads, op.head_dim);
+}
+double head_rows(const auto& op) { return product(op.batch, op.sequence, op.heads); }
+
+// The tensors of an operation by element type.
+struct Traffic {
+  double elements = 0;  // of the operation's dtype
+  double indices = 0;   // int32
+  double scalars = 0;   // fp64
+};
+
+Traffic traffic(const LoadBatch& op) { return {.indices = 2 * product(op.batch, op.sequence)}; }
+// Of the table, only the rows that tokens name.
+Traffic traffic(const Embedding& op) {
+  return {.elements = product(std::min(op.rows, op.vocabulary), op.n) + product(op.rows, op.n),
+          .indices = product(op.rows)};
+}
+Traffic traffic(const EmbeddingGradient& op) {
+  const double table = op.accumulate ? 2 * product(std::min(op.rows, op.vocabulary), op.n)
+                                     : product(op.vocabulary, op.n);
+  return {.elements = product(op.rows, op.n) + table, .indices = product(op.rows)};
+}
+Traffic traffic(const AddPositions& op) {
+  return {.elements = product(op.sequence, op.n, 1 + 2 * op.batch)};
+}
+Traffic traffic(const PositionGradient& op) {
+  return {.elements = product(op.batch, op.sequence, op.n) +
+                      written(op.accumulate) * product(op.sequence, op.n)};
+}
+Traffic traffic(const Norm& op) {
+  const int vectors = op.kind == NormKind::layer ? 2 : 1;
+  return {.elements = 2 * product(op.rows, op.n) + vectors * product(op.rows + op.n)};
+}
+Traffic traffic(const NormGradient& op) {
+  const int vectors = op.kind == NormKind::layer ? 2 : 1;
+  return {.elements = (op.residual ? 4 : 3) * product(op.rows, op.n) + vectors * product(op.rows) +
+                      (1 + vectors * written(op.accumulate)) * product(op.n)};
+}
+Traffic traffic(const Matmul& op) {
+  return {.elements = product(op.m, op.k) + product(op.k, op.n) + (op.bias ? product(op.n) : 0) +
+                      written(op.accumulate) * product(op.m, op.n)};
+}
+Traffic traffic(const Rotary& op) {
+  return {.elements = 2 * product(op.batch, op.sequence, op.heads + op.kv_heads, op.head_dim)};
+}
+Traffic traffic(const Attention& op) {
+  return {.elements = qkv_elements(op) + head_elements(op) + head_rows(op)};
+}
+Traffic traffic(const AttentionGradient& op) {
+  return {.elements = 2 * qkv_elements(op) + 2 * head_elements(op) + head_rows(op)};
+}
+Traffic traffic(const Gelu& op) { return {.elements = 2 * product(op.rows, op.n)}; }
+Traffic traffic(const GeluGradient& op) { return {.elements = 3 * product(op.rows, op.n)}; }
+Traffic traffic(const Swiglu& op) { return {.elements = 3 * product(op.rows, op.n)}; }
+Traffic traffic(const SwigluGradient& op) { return {.elements = 5 * product(op.rows, op.n)}; }
+Traffic traffic(const Add& op) {
+  return {.elements = 3 * product(op.rows, op.n) + (op.bias ? product(op.n) : 0)};
+}
+Traffic traffic(const BiasGradient& op) {
+  return {.elements = product(op.rows, op.n) + written(op.accumulate) * product(op.n)};
+}
+Traffic traffic(const VocabularyMax& op) {
+  return {.elements = product(op.rows, op.n) + product(op.rows)};
+}
+Traffic traffic(const VocabularySums& op) {
+  return {.elements = product(op.rows, op.n) + 3 * product(op.rows), .indices = product(op.rows)};
+}
+Traffic traffic(const CrossEntropy& op) {
+  return {.elements = 2 * product(op.rows), .indices = product(op.rows), .scalars = 4};
+}
+Traffic traffic(const CrossEntropyGradient& op) {
+  return {.elements = 2 * product(op.rows, op.n) + 2 * product(op.rows),
+          .indices = product(op.rows)};
+}
+Traffic traffic(const Zero& op) { return {.elements = product(op.n)}; }
+Traffic traffic(const SumSquares& op) { return {.elements = product(op.n), .scalars = 2}; }
+Traffic traffic(const AdamW& op) { return {.elements = 7 * product(op.n), .scalars = 2}; }
+Traffic traffic(const Sgd& op) { return {.elements = 3 * product(op.n), .scalars = 2}; }
+
+std::string name(const LoadBatch&) { return "load_batch"; }
+std::string name(const Embedding&) { return "embedding"; }
+std::string name(const EmbeddingGradient&) { return "embedding_gradient"; }
+std::string name(const AddPositions&) { return "add_positions"; }
+std::string name(const PositionGradient&) { return "position_gradient"; }
+std::string name(const Norm&) { return "norm"; }
+std::string name(const NormGradient&) { return "norm_gradient"; }
+std::string name(const Matmul&) { return "matmul"; }
+std::string name(const Rotary&) { return "rotary"; }
+std::string name(const Attention&) { return "attention"; }
+std::string name(const AttentionGradient&) { return "attention_gradient"; }
+std::string name(const Gelu&) { return "gelu"; }
+std::string name(const GeluGradient&) { return "gelu_gradient"; }
+std::string name(const Swiglu&) { return "swiglu"; }
+std::string name(const SwigluGradient&) { return "swiglu_gradient"; }
+std::string name(const Add&) { return "add"; }
+std::string name(const BiasGradient&) { return "bias_gradient"; }
+std::string name(const VocabularyMax&) { return "vocabulary_max"; }
+std::string name(const VocabularySums&) { return "vocabulary_sums"; }
+std::string name(const CrossEntropy&) { return "cross_entropy"; }
+std::string name(const CrossEntropyGradient&) { return "cross_entropy_gradient"; }
+std::string name(const Zero&) { return "zero"; }
+std::string name(const SumSquares&) { return "sum_squares"; }
+std::string name(const AdamW&) { return "adamw"; }
+std::string name(const Sgd&) { return "sgd"; }
+
+std::string flag(bool set, const char* text) { return set ? cat(" ", text) : ""; }
+std::string kind_text(NormKind kind) { return kind == NormKind::layer ? " layer" : " rms"; }
+std::string heads_text(const auto& op) {
+  return cat(" ", op.batch, "x", op.sequence, " heads ", op.heads, "/", op.kv_heads, "x",
+             op.head_dim);
+}
+
+std::string shape(const LoadBatch& op) { return cat(" ", op.batch, "x", op.sequence); }
+std::string shape(const Embedding& op) {
+  return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary);
+}
+std::string shape(const EmbeddingGradient& op) {
+  return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary, flag(op.accumulate, "accumulate"));
+}
+std::string shape(const AddPositions& op) {
+  return cat(" ", op.batch, "x", op.sequence, "x", op.n);
+}
+std::string shape(const PositionGradient& op) {
+  return cat(" ", op.batch, "x", op.sequence, "x", op.n, flag(op.accumulate, "accumulate"));
+}
+std::string shape(const Norm& op) { return cat(kind_text(op.kind), " ", op.rows, "x", op.n); }
+std::string shape(const NormGradient& op) {
+  return cat(kind_text(op.kind), " ", op.rows, "x", op.n, flag(op.residual, "residual"),
+             flag(op.accumulate, "accumulate"));
+}
+std::string shape(const Matmul& op) {
+  return cat(" ", op.m, "x", op.n, "x", op.k, " ", op.transpose_a ? "t" : "n",
+             op.transpose_b ? "t" : "n", flag(op.bias, "bias"), flag(op.accumulate, "accumulate"));
+}
+std::string shape(const Rotary& op) { return heads_text(op) + flag(op.inverse, "inverse"); }
+std::string shape(const Attention& op) { return heads_text(op); }
+std::string shape(const AttentionGradient& op) { return heads_text(op); }
+std::string shape(const Add& op) { return cat(" ", op.rows, "x", op.n, flag(op.bias, "bias")); }
+std::string shape(const BiasGradient& op) {
+  return cat(" ", op.rows, "x", op.n, flag(op.accumulate, "accumulate"));
+}
+std::string shape(const CrossEntropy& op) { return cat(" ", op.rows); }
+std::string shape(const SumSquares& op) {
+  return cat(" ", op.n, flag(op.replicated, "replicated"));
+}
+// The rest is [rows, n], perhaps of a vocabulary, or [n].
+std::string shape(const auto& op) {
+  if constexpr (requires { op.vocabulary; }) {
+    return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary);
+  } else if constexpr (requires { op.rows; }) {
+    return cat(" ", op.rows, "x", op.n);
+  } else {
+    return cat(" ", op.n);
+  }
+}
+
+}  // namespace
+
+double flops(const Op& op) {
+  if (const auto* matmul = std::get_if<Matmul>(&op.kind)) {
+    return 2 * product(matmul->m, matmul->n, matmul->k);
+  }
+  // Two products of the lower triangle: 2 * 2 * sequence^2 / 2 * head_dim for each head.
+  if (const auto* forward = std::get_if<Attention>(&op.kind)) {
+    return 2 * head_elements(*forward) * product(forward->sequence);
+  }
+  if (const auto* backward = std::get_if<AttentionGradient>(&op.kind)) {
+    return 4 * head_elements(*backward) * product(backward->sequence);
+  }
+  return 0;
+}
+
+double bytes_moved(const Op& op) {
+  const Traffic t = std::visit([](const auto& kind) { return traffic(kind); }, op.kind);
+  return t.elements * size_of(op.dtype) + t.indices * size_of(DType::int32) +
+         t.scalars * size_of(DType::fp64);
+}
+
+std::string name_of(const Op& op) {
+  return std::visit([](const auto& kind) { return name(kind); }, op.kind);
+}
+
+std::string to_text(const Op& op) {
+  const std::string text =
+      std::visit([](const auto& kind) { return name(kind) + shape(kind); }, op.kind);
+  return op.dtype == DType::fp32 ? text : cat(text, " ", name_of(op.dtype));
+}
+
+}  // namespace mb

@@ -1,0 +1,47 @@
+// Runs operations on the calling CPU thread.
+#include <type_traits>
+
+#include "workloads/base/error.h"
+#include "workloads/ops/cpu_isa.h"
+#include "workloads/ops/launch.h"
+
+namespace mb {
+namespace {
+
+template <class T>
+void dispatch(const KernelTable<T, OpKind>& table, const Op& op, const KernelCall<T>& call) {
+  std::visit(
+      [&](const auto& kind) {
+        using Kind = std::remove_cvref_t<decltype(kind)>;
+        static_cast<const Kernel<T, Kind>&>(table).run(kind, call);
+      },
+      op.kind);
+}
+
+}  // namespace
+
+void run_cpu_op_with(const CpuKernels& kernels, bool onednn, const Op& op, const OpContext& context,
+                     std::span<const void* const> reads, std::span<void* const> writes) {
+  if (op.dtype == DType::fp32) {
+    const auto matmul = onednn ? onednn_matmul : kernels.matmul_fp32;
+    dispatch<float>(kernels.fp32, op, {context, reads.data(), writes.data(), matmul});
+  } else if (op.dtype == DType::fp64) {
+    dispatch<double>(kernels.fp64, op, {context, reads.data(), writes.data(), kernels.matmul_fp64});
+  } else {
+    throw Error(cat("cpu kernels have fp32 and fp64, not ", name_of(op.dtype)));
+  }
+}
+
+void run_cpu_op(const Op& op, const OpContext& context, std::span<const void* const> reads,
+                std::span<void* const> writes) {
+  run_cpu_op_with(cpu_kernels(), use_onednn(), op, context, reads, writes);
+}
+
+std::string matmul_backend(DType dtype) {
+  if (dtype == DType::fp32 && use_onednn()) return onednn_version();
+  return cat("built-in ", cpu_kernels().isa);
+}
+
+std::string cpu_isa() { return std::string(cpu_kernels().isa); }
+
+}  // namespace mb

@@ -1,0 +1,30 @@
+// The matrix product below `Matmul` operations and attention tiles, with explicit leading
+// dimensions, and its two backends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mb {
+
+// c = a b (+ bias on each row) (+ c), as `Matmul` in op.h; leading dimensions are in elements, of
+// the matrix as stored.
+struct MatmulShape {
+  std::int64_t m, n, k;
+  std::int64_t lda, ldb, ldc;
+  bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
+  bool operator==(const MatmulShape&) const = default;
+};
+
+template <class T>
+using MatmulFunction = void (*)(const MatmulShape& shape, const T* a, const T* b, const T* bias,
+                                T* c);
+
+// oneDNN's matmul on the calling thread alone; primitives are kept per thread. The stub of a build
+// without oneDNN is never available and throws Error.
+bool onednn_available();
+std::string onednn_version();  // "oneDNN 2.6.3"
+void onednn_matmul(const MatmulShape& shape, const float* a, const float* b, const float* bias,
+                   float* c);
+
+}  // namespace mb

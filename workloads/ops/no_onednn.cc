@@ -1,0 +1,18 @@
+// Stub of onednn.cc for builds without oneDNN.
+#include "workloads/base/error.h"
+#include "workloads/ops/matmul.h"
+
+namespace mb {
+namespace {
+
+constexpr const char* kHint = "this build has no oneDNN; set MB_ONEDNN=ON and install libdnnl-dev";
+
+}  // namespace
+
+bool onednn_available() { return false; }
+std::string onednn_version() { throw Error(kHint); }
+void onednn_matmul(const MatmulShape&, const float*, const float*, const float*, float*) {
+  throw Error(kHint);
+}
+
+}  // namespace mb

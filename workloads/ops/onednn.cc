@@ -1,0 +1,119 @@
+// Matrix products by oneDNN, each on the calling thread alone. See no_onednn.cc for builds without.
+#include <omp.h>
+
+#include <array>
+#include <dnnl.hpp>
+#include <memory>
+#include <unordered_map>
+
+#include "workloads/base/error.h"
+#include "workloads/ops/matmul.h"
+#include "workloads/ops/scratch.h"
+
+namespace mb {
+namespace {
+
+using dnnl::memory;
+
+struct ShapeHash {
+  std::size_t operator()(const MatmulShape& s) const {
+    std::size_t hash = s.transpose_a + 2 * s.transpose_b + 4 * s.bias + 8 * s.accumulate;
+    for (std::int64_t value : {s.m, s.n, s.k, s.lda, s.ldb, s.ldc}) {
+      hash = (hash ^ static_cast<std::size_t>(value)) * 0x9e3779b97f4a7c15ull;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+memory::desc matrix(std::int64_t rows, std::int64_t columns, std::int64_t ld, bool transpose) {
+  return {{rows, columns},
+          memory::data_type::f32,
+          transpose ? memory::dims{1, ld} : memory::dims{ld, 1}};
+}
+
+// A primitive and its memory objects, whose pointers are set before each run.
+class CachedMatmul {
+ public:
+  explicit CachedMatmul(const MatmulShape& s) {
+    const memory::desc a = matrix(s.m, s.k, s.lda, s.transpose_a);
+    const memory::desc b = matrix(s.k, s.n, s.ldb, s.transpose_b);
+    const memory::desc c = matrix(s.m, s.n, s.ldc, false);
+    const memory::desc bias = matrix(1, s.n, s.n, false);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (s.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    const auto description =
+        s.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+    const dnnl::matmul::primitive_desc chosen(description, attributes, cpu_engine());
+    matmul_ = dnnl::matmul(chosen);
+    scratch_bytes_ = chosen.scratchpad_desc().get_size();
+    add(DNNL_ARG_SRC, a);
+    add(DNNL_ARG_WEIGHTS, b);
+    add(DNNL_ARG_DST, c);
+    add(DNNL_ARG_SCRATCHPAD, chosen.scratchpad_desc());
+    if (s.bias) add(DNNL_ARG_BIAS, bias);
+  }
+
+  void run(const dnnl::stream& stream, const float* a, const float* b, const float* bias,
+           float* c) const {
+    const std::array<const void*, 5> data = {a, b, c,
+                                             thread_scratch(Scratch::onednn, scratch_bytes_), bias};
+    for (int i = 0; i < count_; ++i) {
+      memories_[i].set_data_handle(const_cast<void*>(data[i]), stream);
+    }
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(matmul_.get(), stream.get(), count_, arguments_.data()),
+        "could not run a matmul");
+  }
+
+ private:
+  void add(int argument, const memory::desc& desc) {
+    memories_[count_] = memory(desc, cpu_engine(), nullptr);
+    arguments_[count_] = {argument, memories_[count_].get()};
+    ++count_;
+  }
+
+  dnnl::matmul matmul_;
+  std::size_t scratch_bytes_ = 0;
+  int count_ = 0;
+  std::array<memory, 5> memories_;
+  std::array<dnnl_exec_arg_t, 5> arguments_{};
+};
+
+// The OpenMP setting is per thread: each rank's thread must set its own, or oneDNN starts a team.
+struct ThreadState {
+  ThreadState() : stream(cpu_engine()) { omp_set_num_threads(1); }
+  dnnl::stream stream;
+  std::unordered_map<MatmulShape, CachedMatmul, ShapeHash> matmuls;
+};
+
+}  // namespace
+
+bool onednn_available() { return true; }
+
+std::string onednn_version() {
+  const dnnl::version_t* version = dnnl::version();
+  return cat("oneDNN ", version->major, ".", version->minor, ".", version->patch);
+}
+
+void onednn_matmul(const MatmulShape& s, const float* a, const float* b, const float* bias,
+                   float* c) try {
+  thread_local ThreadState state;
+  auto found = state.matmuls.find(s);
+  if (found == state.matmuls.end()) found = state.matmuls.try_emplace(s, s).first;
+  found->second.run(state.stream, a, b, bias, c);
+} catch (const dnnl::error& error) {
+  throw Error(cat("oneDNN matmul ", s.m, "x", s.n, "x", s.k, ": ", error.what()));
+}
+
+}  // namespace mb

@@ -1,0 +1,63 @@
+// Ceilings of one core.
+#include "workloads/ops/peak.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "workloads/base/error.h"
+#include "workloads/ops/cpu_isa.h"
+#include "workloads/ops/launch.h"
+
+namespace mb {
+namespace {
+
+// Highest rate of `tries` runs of work(), which returns its FLOPs.
+template <class Work>
+double best_gflops(int tries, Work work) {
+  double best = 0;
+  for (int i = 0; i < tries; ++i) {
+    const double start = thread_cpu_ns();
+    const double done = work();
+    best = std::max(best, done / std::max(1.0, thread_cpu_ns() - start));
+  }
+  return best;
+}
+
+}  // namespace
+
+double thread_cpu_ns() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return 1e9 * time.tv_sec + time.tv_nsec;
+}
+
+double measure_fma_gflops(DType dtype) {
+  require(dtype == DType::fp32 || dtype == DType::fp64,
+          "a core's peak is measured in fp32 or fp64, not ", name_of(dtype));
+  const CpuKernels& kernels = cpu_kernels();
+  const auto run = dtype == DType::fp32 ? kernels.multiply_add_fp32 : kernels.multiply_add_fp64;
+  return best_gflops(10, [&] { return run(1'500'000); });
+}
+
+double measure_matmul_gflops(const Matmul& matmul, DType dtype) {
+  const Op op{matmul, dtype};
+  const auto zeros = [&](std::int64_t elements) {
+    return std::vector<char>(elements * size_of(dtype));
+  };
+  const auto a = zeros(matmul.m * matmul.k), b = zeros(matmul.k * matmul.n), bias = zeros(matmul.n);
+  auto c = zeros(matmul.m * matmul.n);
+  const std::array<const void*, 3> reads = {a.data(), b.data(), bias.data()};
+  const std::array<void*, 1> writes = {c.data()};
+  const auto run = [&] {
+    run_cpu_op(op, {}, reads, writes);
+    return flops(op);
+  };
+  run();
+  const double one_ns = std::max(1.0, flops(op) / best_gflops(2, run));
+  return best_gflops(std::clamp(static_cast<int>(1e8 / one_ns), 3, 1000), run);
+}
+
+}  // namespace mb

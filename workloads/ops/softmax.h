@@ -1,0 +1,73 @@
+// Rows of softmax: cross-entropy over a sharded vocabulary, and the causal rows of attention.
+#pragma once
+
+#include "workloads/ops/scalar_math.h"
+#include "workloads/ops/team.h"
+
+namespace mb {
+
+// Columns of shard `shard` (n wide) that hold a vocabulary entry; the rest is padding.
+static MB_HD std::int64_t valid_columns(std::int64_t vocabulary, std::int64_t n, int shard) {
+  const std::int64_t left = vocabulary - shard * n;
+  return left < 0 ? 0 : left < n ? left : n;
+}
+
+// Column of `label` in shard `shard`, or -1 where another shard has it or it is not valid.
+static MB_HD std::int64_t label_column(std::int64_t label, std::int64_t valid, std::int64_t n,
+                                       int shard) {
+  const std::int64_t column = label - shard * n;
+  return label >= 0 && column >= 0 && column < valid ? column : -1;
+}
+
+template <class Team, class T>
+static MB_HD T max_row(Team team, const T* x, std::int64_t n) {
+  return team.template max<T>(n, [=](std::int64_t i) { return x[i]; });
+}
+
+// Sum of exp(x - max).
+template <class Team, class T>
+static MB_HD T exp_sum_row(Team team, const T* x, T max, std::int64_t n) {
+  return team.template sum<T>(n, [=](std::int64_t i) { return exp_of(x[i] - max); });
+}
+
+// x = softmax(x) - onehot(column) over `valid` columns, 0 in the padding; all 0 for a token that is
+// not valid. `column` is below 0 where another shard has the label.
+template <class Team, class T>
+static MB_HD void cross_entropy_gradient_row(Team team, T* x, T max, T sum, bool valid_token,
+                                             std::int64_t column, std::int64_t valid,
+                                             std::int64_t n) {
+  if (!valid_token) valid = 0;
+  const T scale = T(1) / sum;
+  team.for_each(valid, [=](std::int64_t i) {
+    x[i] = exp_of(x[i] - max) * scale - (i == column ? T(1) : T(0));
+  });
+  team.for_each(n - valid, [=](std::int64_t i) { x[valid + i] = T(0); });
+}
+
+// Scores of one query to p = exp(scale * (x - max)) for the first `length` keys and 0 up to
+// `width`. Returns the sum; *max is of the scaled scores.
+template <class Team, class T>
+static MB_HD T attention_row(Team team, T* x, T scale, std::int64_t length, std::int64_t width,
+                             T* max) {
+  const T top = max_row(team, x, length) * scale;
+  const T sum = team.template sum<T>(
+      length, [=](std::int64_t i) { return x[i] = exp_of(x[i] * scale - top); });
+  team.for_each(width - length, [=](std::int64_t i) { x[length + i] = T(0); });
+  *max = top;
+  return sum;
+}
+
+// Scores and d_probabilities of one query to probabilities and d_scores, in place. `dot` is the
+// sum of dout * out of the row.
+template <class Team, class T>
+static MB_HD void attention_gradient_row(Team team, T* x, T* dp, T scale, T lse, T dot,
+                                         std::int64_t length, std::int64_t width) {
+  team.for_each(length, [=](std::int64_t i) {
+    const T p = exp_of(x[i] * scale - lse);
+    x[i] = p;
+    dp[i] = p * (dp[i] - dot) * scale;
+  });
+  team.for_each(width - length, [=](std::int64_t i) { x[length + i] = dp[length + i] = T(0); });
+}
+
+}  // namespace mb
