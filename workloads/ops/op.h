@@ -19,6 +19,7 @@ namespace mb {
 // int32
 struct LoadBatch {
   std::int64_t batch, sequence;
+  bool tokens = true, labels = true;  // what is wanted; the other is not written
   bool operator==(const LoadBatch&) const = default;
 };
 

@@ -1,0 +1,143 @@
+#include "parallel/plan/arena.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace mb {
+namespace {
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+// Free ranges by offset; each remembers the last compute instruction that its bytes belong to.
+class FreeList {
+ public:
+  explicit FreeList(std::int64_t begin) : end_(begin) {}
+
+  struct Place {
+    std::int64_t offset;
+    InstructionId used_until;
+  };
+
+  Place take(std::int64_t bytes) {
+    for (auto it = ranges_.begin(); it != ranges_.end(); ++it) {
+      if (it->second.bytes < bytes) continue;
+      const Place place{it->first, it->second.used_until};
+      const Range rest{it->second.bytes - bytes, it->second.used_until};
+      ranges_.erase(it);
+      if (rest.bytes > 0) ranges_.emplace(place.offset + bytes, rest);
+      return place;
+    }
+    const Place place{end_, kNone};
+    end_ += bytes;
+    return place;
+  }
+
+  void give(std::int64_t offset, std::int64_t bytes, InstructionId used_until) {
+    auto next = ranges_.lower_bound(offset);
+    if (next != ranges_.end() && next->first == offset + bytes) {
+      bytes += next->second.bytes;
+      used_until = std::max(used_until, next->second.used_until);
+      next = ranges_.erase(next);
+    }
+    if (next != ranges_.begin()) {
+      const auto previous = std::prev(next);
+      if (previous->first + previous->second.bytes == offset) {
+        previous->second.bytes += bytes;
+        previous->second.used_until = std::max(previous->second.used_until, used_until);
+        return;
+      }
+    }
+    ranges_.emplace(offset, Range{bytes, used_until});
+  }
+
+  std::int64_t end() const { return end_; }
+
+ private:
+  struct Range {
+    std::int64_t bytes;
+    InstructionId used_until;
+  };
+  std::map<std::int64_t, Range> ranges_;
+  std::int64_t end_;
+};
+
+// Tensor ids grouped by an instruction id of theirs: ids of group i are [begin[i], begin[i + 1]) of
+// `tensors`.
+struct ByInstruction {
+  std::vector<std::uint32_t> begin;
+  std::vector<TensorId> tensors;
+
+  template <class Key>
+  ByInstruction(const Program& program, Key key) : begin(program.instructions.size() + 1, 0) {
+    const auto each = [&](auto visit) {
+      for (TensorId t = 0; t < static_cast<TensorId>(program.tensors.size()); ++t) {
+        const Tensor& tensor = program.tensors[t];
+        if (!tensor.persistent && tensor.base == kNone && tensor.first != kNone)
+          visit(t, key(tensor));
+      }
+    };
+    each([&](TensorId, InstructionId i) { ++begin[i + 1]; });
+    for (std::size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
+    tensors.resize(begin.back());
+    std::vector<std::uint32_t> next(begin.begin(), begin.end() - 1);
+    each([&](TensorId t, InstructionId i) { tensors[next[i]++] = t; });
+  }
+  std::span<const TensorId> at(std::size_t i) const {
+    return {tensors.data() + begin[i], begin[i + 1] - begin[i]};
+  }
+};
+
+}  // namespace
+
+void place_in_arena(Program& program) {
+  std::int64_t end = 0;
+  for (Tensor& tensor : program.tensors) {
+    if (!tensor.persistent || tensor.base != kNone) continue;
+    tensor.offset = end;
+    end += aligned(tensor.bytes);
+  }
+  FreeList free(end);
+  const ByInstruction born(program, [](const Tensor& t) { return t.first; });
+  const ByInstruction dead(program, [](const Tensor& t) { return t.last; });
+
+  std::vector<std::pair<InstructionId, InstructionId>>
+      extra;  // (instruction, compute instruction it has to wait for)
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    InstructionId wait = kNone;
+    for (TensorId t : born.at(i)) {
+      const FreeList::Place place = free.take(aligned(program.tensors[t].bytes));
+      program.tensors[t].offset = place.offset;
+      wait = std::max(wait, place.used_until);
+    }
+    if (program.instructions[i].stream != Stream::compute && wait != kNone)
+      extra.emplace_back(i, wait);
+    for (TensorId t : dead.at(i))
+      free.give(program.tensors[t].offset, aligned(program.tensors[t].bytes),
+                program.tensors[t].last);
+  }
+  program.arena_bytes = free.end();
+  for (Tensor& tensor : program.tensors) {
+    if (tensor.base != kNone)
+      tensor.offset = program.tensors[tensor.base].offset + tensor.base_offset;
+  }
+
+  for (const auto& [id, wait] : extra) {
+    Instruction& instruction = program.instructions[id];
+    const auto old = program.after(instruction);
+    if (std::any_of(old.begin(), old.end(), [&, wait = wait](InstructionId w) {
+          return w >= wait && program.instructions[w].stream == Stream::compute;
+        })) {
+      continue;
+    }
+    std::vector<InstructionId> waits(old.begin(), old.end());
+    waits.push_back(wait);
+    instruction.after = {static_cast<std::uint32_t>(program.waits.size()),
+                         static_cast<std::uint32_t>(waits.size())};
+    program.waits.insert(program.waits.end(), waits.begin(), waits.end());
+  }
+}
+
+}  // namespace mb

@@ -1,0 +1,41 @@
+#include "parallel/plan/plan.h"
+
+namespace mb {
+
+std::string_view name_of(Stream stream) {
+  constexpr std::string_view names[] = {"compute", "tp", "dp", "pp_send",
+                                        "pp_recv", "cp", "ep", "copy"};
+  return names[static_cast<int>(stream)];
+}
+
+std::string_view name_of(MemoryClass memory) {
+  constexpr std::string_view names[] = {"parameter", "gradient",   "main_parameter",
+                                        "moment",    "activation", "gathered",
+                                        "bucket",    "workspace",  "input"};
+  return names[static_cast<int>(memory)];
+}
+
+std::string_view name_of(Pass pass) {
+  constexpr std::string_view names[] = {"input",       "forward",   "backward", "input_grad",
+                                        "weight_grad", "recompute", "reduce",   "optimizer"};
+  return names[static_cast<int>(pass)];
+}
+
+char letter_of(Pass pass) { return "LFBIWRGO"[static_cast<int>(pass)]; }
+
+namespace {
+TensorId payload(const Program& program, const Instruction& instruction) {
+  return std::holds_alternative<Recv>(instruction.action) ? program.writes(instruction).front()
+                                                          : program.reads(instruction).front();
+}
+}  // namespace
+
+std::int64_t payload_bytes(const Program& program, const Instruction& instruction) {
+  return program.tensors[payload(program, instruction)].bytes;
+}
+
+std::int64_t payload_elements(const Program& program, const Instruction& instruction) {
+  return program.tensors[payload(program, instruction)].elements;
+}
+
+}  // namespace mb

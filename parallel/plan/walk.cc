@@ -1,0 +1,111 @@
+#include "parallel/plan/walk.h"
+
+#include "parallel/plan/text.h"
+
+namespace mb {
+namespace {
+
+int key_of(Group group) { return group.axes * 2 + group.ends; }
+
+}  // namespace
+
+std::string describe(const Plan& plan, int stage, InstructionId id) {
+  const Instruction& instruction = plan.programs[stage].instructions[id];
+  return cat("stage ", stage, " ", name_of(instruction.stream), " #", id, " (",
+             action_text(plan, instruction), " ", label_text(plan, instruction.label), ")");
+}
+
+Walk::Walk(const Plan& plan)
+    : plan_(plan), lanes_(plan.programs.size() * kStreams), spans_(plan.programs.size()) {
+  for (int stage = 0; stage < static_cast<int>(plan.programs.size()); ++stage) {
+    const Program& program = plan.programs[stage];
+    spans_[stage].assign(program.instructions.size(), Span{0, -1});
+    for (InstructionId id = 0; id < static_cast<InstructionId>(program.instructions.size()); ++id) {
+      lane(stage, static_cast<int>(program.instructions[id].stream)).list.push_back(id);
+    }
+    for (int stream = 0; stream < kStreams; ++stream) {
+      if (!lane(stage, stream).list.empty()) ready_.emplace_back(stage, stream);
+    }
+  }
+}
+
+void Walk::end(const Party& party, std::int64_t end_ns) {
+  spans_[party.stage][party.id].end_ns = end_ns;
+  const int own = static_cast<int>(plan_.programs[party.stage].instructions[party.id].stream);
+  for (int stream = 0; stream < kStreams; ++stream) {
+    Lane& lane = this->lane(party.stage, stream);
+    if (stream == own) {
+      lane.free_ns = end_ns;
+      ++lane.next;
+      // Taken up again if it waited; the one that is advancing right now goes on in its own loop.
+      if (lane.waits_for_peer) ready_.emplace_back(party.stage, stream);
+      lane.waits_for_peer = false;
+    } else if (lane.blocked_on == party.id) {
+      lane.blocked_on = kNone;
+      ready_.emplace_back(party.stage, stream);
+    }
+  }
+}
+
+bool Walk::meet(const Party& party, int from, int to, bool is_send, Party& other) {
+  Pair& pair = pairs_[{from, to}];
+  std::deque<Party>& others = is_send ? pair.recvs : pair.sends;
+  if (others.empty()) {
+    std::deque<Party>& own = is_send ? pair.sends : pair.recvs;
+    own.push_back(party);
+    return false;
+  }
+  other = others.front();
+  others.pop_front();
+  const auto instruction = [&](const Party& p) -> const Instruction& {
+    return plan_.programs[p.stage].instructions[p.id];
+  };
+  const Label &mine = instruction(party).label, &theirs = instruction(other).label;
+  const std::int64_t bytes = payload_bytes(plan_.programs[party.stage], instruction(party));
+  const std::int64_t other_bytes = payload_bytes(plan_.programs[other.stage], instruction(other));
+  require(
+      mine.pass == theirs.pass && mine.micro_batch == theirs.micro_batch && bytes == other_bytes,
+      describe(plan_, party.stage, party.id), " of ", bytes, " bytes meets ",
+      describe(plan_, other.stage, other.id), " of ", other_bytes,
+      " bytes: they are not the same message");
+  return true;
+}
+
+const std::vector<Walk::Party>* Walk::gather(const Party& party, const Collective& collective) {
+  const int key = key_of(collective.group);
+  const std::size_t order = met_[{key, party.stage}]++;
+  std::vector<Meeting>& meetings = meetings_[key];
+  if (meetings.size() <= order) meetings.resize(order + 1);
+  Meeting& meeting = meetings[order];
+  if (!meeting.parties.empty()) {
+    const Party& first = meeting.parties.front();
+    const Program& program = plan_.programs[first.stage];
+    const Instruction& theirs = program.instructions[first.id];
+    const Instruction& mine = plan_.programs[party.stage].instructions[party.id];
+    const auto& other = std::get<Collective>(theirs.action);
+    require(other.kind == collective.kind && other.op == collective.op &&
+                payload_bytes(program, theirs) == payload_bytes(plan_.programs[party.stage], mine),
+            describe(plan_, party.stage, party.id), " of ",
+            payload_bytes(plan_.programs[party.stage], mine), " bytes meets ",
+            describe(plan_, first.stage, first.id), " of ", payload_bytes(program, theirs),
+            " bytes: members of ", name_of(collective.group),
+            " disagree on the order of their collectives");
+  }
+  meeting.parties.push_back(party);
+  const std::size_t wanted = collective.group.ends ? 2 : plan_.programs.size();
+  return meeting.parties.size() == wanted ? &meeting.parties : nullptr;
+}
+
+void Walk::check_finished() const {
+  std::string stuck;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = lanes_[i];
+    if (lane.next >= lane.list.size()) continue;
+    const int stage = static_cast<int>(i / kStreams);
+    stuck += cat(stuck.empty() ? "" : "; ", describe(plan_, stage, lane.list[lane.next]));
+    if (lane.blocked_on != kNone) stuck += cat(" after ", describe(plan_, stage, lane.blocked_on));
+  }
+  require(stuck.empty(), "the plan never ends, these wait for each other: ", stuck);
+}
+
+}  // namespace mb

@@ -1,0 +1,13 @@
+#include "parallel/schedule/schedule.h"
+
+namespace mb {
+
+// GPipe: all forwards, then all backwards (Huang et al., NeurIPS 2019).
+std::vector<Slot> gpipe(int /*stage*/, int /*stages*/, int micro_batches) {
+  std::vector<Slot> order;
+  for (int m = 0; m < micro_batches; ++m) order.push_back({Pass::forward, m});
+  for (int m = 0; m < micro_batches; ++m) order.push_back({Pass::backward, m});
+  return order;
+}
+
+}  // namespace mb
