@@ -14,10 +14,10 @@ enum class Arch : std::uint8_t {
   gpt,    // learned positions, LayerNorm, GELU, biases
   llama,  // RMSNorm, SwiGLU, rotary positions, grouped-query attention, no biases
 };
-enum class NormPlace : std::uint8_t {
-  pre,
-  post
-};  // before the sublayer, or after its residual sum
+// Before the sublayer, or after its residual sum.
+enum class NormPlace : std::uint8_t { pre, post };
+std::string_view name_of(Arch arch);
+std::string_view name_of(NormPlace place);
 
 struct ModelConfig {
   std::string name;
@@ -29,23 +29,27 @@ struct ModelConfig {
   float norm_epsilon = 1e-5f;
   float rotary_base = 10000.0f;
   double init_std = 0.02;
-  std::int64_t vocabulary_multiple =
-      1;  // the table is padded to a multiple of this, times the tensor ranks
+  // The table is padded to a multiple of this, times the tensor ranks.
+  std::int64_t vocabulary_multiple = 1;
 
   bool operator==(const ModelConfig&) const = default;
 };
 
 const std::vector<ModelConfig>& published_models();
-// Throws Error naming the nearest known name.
+// One of them by name. Throws Error naming the nearest known name.
 ModelConfig find_model(std::string_view name);
-// Sets a field from text, as in "model.layers=24". Throws Error naming the field, the value and
-// what would do.
+// Sets a field from text: "layers" or "model.layers" to "24". Fields that agree with their usual
+// value go on agreeing: head_dim with hidden / heads, kv_heads with heads, and in a gpt ffn with
+// 4 * hidden; so set those after hidden and heads where they are to differ. Throws Error naming the
+// field, the value and what would do.
 void set_field(ModelConfig& model, std::string_view field, std::string_view value);
 // Throws Error if the sizes do not fit together: heads * head_dim, kv_heads dividing heads,
 // positive sizes.
 void check_model(const ModelConfig& model);
 // JSON in the form that --model=@FILE reads; every field, one object.
 std::string to_json(const ModelConfig& model);
+// Fields that the object leaves out have their usual value (see set_field). Throws Error, which
+// starts with `origin`, for text that is no such object or a model that check_model refuses.
 ModelConfig model_from_json(std::string_view text, std::string_view origin);
 
 // Rows of the embedding table when it is divided over `ways` tensor ranks.

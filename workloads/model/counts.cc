@@ -1,0 +1,87 @@
+#include "workloads/model/counts.h"
+
+#include "workloads/base/error.h"
+
+namespace mb {
+namespace {
+
+std::int64_t attention_width(const ModelConfig& model) { return model.heads * model.head_dim; }
+std::int64_t qkv_width(const ModelConfig& model) {
+  return (model.heads + 2 * model.kv_heads) * model.head_dim;
+}
+// Outputs of the first MLP matmul: SwiGLU has a gate beside it.
+std::int64_t up_width(const ModelConfig& model) {
+  return model.arch == Arch::llama ? 2 * model.ffn : model.ffn;
+}
+
+// Weights that multiply activations in one layer: qkv, attention output, MLP.
+std::int64_t layer_matmul_weights(const ModelConfig& model) {
+  return model.hidden * (qkv_width(model) + attention_width(model) + up_width(model) + model.ffn);
+}
+
+std::int64_t norm_parameters(const ModelConfig& model) {
+  return model.arch == Arch::llama ? model.hidden : 2 * model.hidden;
+}
+
+std::int64_t share(std::int64_t size, int ways, std::string_view what) {
+  require(size % ways == 0, "model.", what, "=", size, " does not divide over ", ways,
+          " tensor ranks");
+  return size / ways;
+}
+
+}  // namespace
+
+std::int64_t layer_parameter_count(const ModelConfig& model) {
+  const std::int64_t biases = qkv_width(model) + up_width(model) + 2 * model.hidden;
+  return layer_matmul_weights(model) + 2 * norm_parameters(model) +
+         (model.arch == Arch::gpt ? biases : 0);
+}
+
+std::int64_t parameter_count(const ModelConfig& model) {
+  const std::int64_t table = model.vocabulary * model.hidden;
+  std::int64_t count = table + model.layers * layer_parameter_count(model);
+  if (model.arch == Arch::gpt) count += model.sequence * model.hidden;
+  if (model.norm == NormPlace::pre) count += norm_parameters(model);
+  if (!model.tied) count += table;
+  return count;
+}
+
+std::string_view name_of(FlopConvention convention) {
+  return convention == FlopConvention::megatron ? "megatron" : "palm";
+}
+
+double model_flops(const ModelConfig& model, std::int64_t sequences, FlopConvention convention) {
+  const double tokens = static_cast<double>(sequences) * static_cast<double>(model.sequence);
+  // Forward and backward of both attention matmuls over the full square, per token.
+  const double square = 12.0 * static_cast<double>(model.layers) *
+                        static_cast<double>(attention_width(model)) *
+                        static_cast<double>(model.sequence);
+  const std::int64_t table = model.vocabulary * model.hidden;
+  switch (convention) {
+    case FlopConvention::megatron: {
+      const std::int64_t weights =
+          model.layers * layer_matmul_weights(model) + padded_vocabulary(model, 1) * model.hidden;
+      return tokens * (6.0 * static_cast<double>(weights) + square / 2);
+    }
+    case FlopConvention::palm: {
+      const std::int64_t weights = parameter_count(model) - (model.tied ? 0 : table);
+      return tokens * (6.0 * static_cast<double>(weights) + square);
+    }
+  }
+  return 0;
+}
+
+std::int64_t layer_activation_elements(const ModelConfig& model, std::int64_t batch, int ways) {
+  const std::int64_t heads = share(model.heads, ways, "heads");
+  const std::int64_t kv_heads = share(model.kv_heads, ways, "kv_heads");
+  const std::int64_t ffn = share(model.ffn, ways, "ffn");
+  // Whole on every tensor rank: both norms' inputs and outputs.
+  const std::int64_t whole = 4 * model.hidden;
+  // Split over tensor ranks: qkv, attention output and log-sum-exp, both sides of the activation.
+  const std::int64_t split = (2 * heads + 2 * kv_heads) * model.head_dim + heads +
+                             ffn * (model.arch == Arch::llama ? 3 : 2);
+  const std::int64_t statistics = model.arch == Arch::llama ? 2 : 4;
+  return batch * model.sequence * (whole + split + statistics);
+}
+
+}  // namespace mb
