@@ -1,0 +1,28 @@
+// Ranges around instructions for a profiler that watches this process, such as Nsight Systems.
+//
+// nvtx_marker.cc sends them to NVTX, in the domain "meshbench"; no_marker.cc drops them. Ranges
+// nest per thread.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace mb {
+
+struct MarkerInfo {
+  std::string_view message;   // what runs, e.g. "F m3 l5 mlp.up"; kept once per distinct text
+  std::string_view category;  // its pass, e.g. "forward"; a profiler filters by it
+  std::int64_t payload = 0;   // a number to sort by, e.g. the micro-batch, or bytes sent
+};
+
+// Whether this program was built with NVTX.
+bool nvtx_available();
+
+// Whether a tool was attached when a marker was first asked for. Where this is false there is no
+// need to build a message: push and pop do nothing.
+bool markers_active();
+
+void marker_push(const MarkerInfo& info);
+void marker_pop();
+
+}  // namespace mb
