@@ -1,0 +1,168 @@
+// Reference values and backends for tests of operations.
+#include "tests/support/reference.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "workloads/base/error.h"
+
+namespace mb::testing {
+namespace {
+
+using Bytes = std::vector<char>;
+
+template <class T>
+Bytes encode_as(const std::vector<double>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const T value = static_cast<T>(values[i]);
+    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+  }
+  return bytes;
+}
+
+template <class T>
+std::vector<double> decode_as(const Bytes& bytes) {
+  std::vector<double> values(bytes.size() / sizeof(T));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    T value;
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    values[i] = value;
+  }
+  return values;
+}
+
+DType type_of(const Operand& operand, DType dtype) {
+  return operand.type == DType::bf16 ? dtype : operand.type;
+}
+
+Bytes encode(const Operand& operand, DType dtype) {
+  switch (type_of(operand, dtype)) {
+    case DType::int32:
+      return encode_as<std::int32_t>(operand.values);
+    case DType::fp32:
+      return encode_as<float>(operand.values);
+    default:
+      return encode_as<double>(operand.values);
+  }
+}
+
+std::vector<double> decode(const Bytes& bytes, DType type) {
+  switch (type) {
+    case DType::int32:
+      return decode_as<std::int32_t>(bytes);
+    case DType::fp32:
+      return decode_as<float>(bytes);
+    default:
+      return decode_as<double>(bytes);
+  }
+}
+
+Case parse_case(std::istringstream& line) {
+  Case result;
+  line >> result.name;
+  for (std::string pair; line >> pair;) {
+    const auto equals = pair.find('=');
+    result.sizes[pair.substr(0, equals)] = std::stoll(pair.substr(equals + 1));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<double> noise(std::uint32_t seed, std::int64_t count, double scale) {
+  std::vector<double> values(count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint32_t z = static_cast<std::uint32_t>(i) * 2654435761u + seed * 40503u + 12345u;
+    z = (z ^ (z >> 16)) * 0x45d9f3bu;
+    z = (z ^ (z >> 16)) * 0x45d9f3bu;
+    z ^= z >> 16;
+    values[i] = scale * (z / 2147483648.0 - 1);
+  }
+  return values;
+}
+
+std::vector<Case> load_cases(const std::string& file, const std::string& name) {
+  std::ifstream in(std::string(MB_REFERENCE_DIR "/") + file);
+  std::vector<Case> cases;
+  for (std::string text; std::getline(in, text);) {
+    std::istringstream line(text);
+    std::string word;
+    line >> word;
+    if (word == "case") {
+      cases.push_back(parse_case(line));
+    } else {
+      line >> word;
+      auto& values = cases.back().tensors[word];
+      for (double value; line >> value;) values.push_back(value);
+    }
+  }
+  std::erase_if(cases, [&](const Case& c) { return c.name != name; });
+  require(!cases.empty(), file, " has no case ", name);
+  return cases;
+}
+
+std::string Backend::text() const {
+  return cat(kernels->isa, " ", name_of(dtype), onednn ? " oneDNN" : "");
+}
+
+std::vector<Backend> backends() {
+  std::vector<Backend> result;
+  auto kernels = supported_kernels();
+  std::reverse(kernels.begin(), kernels.end());
+  for (const CpuKernels* k : kernels) {
+    result.push_back({k, false, DType::fp64});
+    result.push_back({k, false, DType::fp32});
+  }
+  if (onednn_available()) result.push_back({kernels.back(), true, DType::fp32});
+  return result;
+}
+
+Operand indices(std::vector<double> values) { return {std::move(values), DType::int32}; }
+Operand scalars(std::vector<double> values) { return {std::move(values), DType::fp64}; }
+Operand zeros(std::int64_t count) { return {std::vector<double>(count)}; }
+Operand garbage(std::int64_t count) {
+  return {std::vector<double>(count, std::numeric_limits<double>::quiet_NaN())};
+}
+
+std::vector<std::vector<double>> run_on(const Backend& backend, const OpKind& kind,
+                                        const OpContext& context, const std::vector<Operand>& reads,
+                                        const std::vector<Operand>& writes) {
+  std::vector<Bytes> in, out;
+  for (const Operand& operand : reads) in.push_back(encode(operand, backend.dtype));
+  for (const Operand& operand : writes) out.push_back(encode(operand, backend.dtype));
+  std::vector<const void*> in_pointers;
+  std::vector<void*> out_pointers;
+  for (const Bytes& bytes : in) in_pointers.push_back(bytes.data());
+  for (Bytes& bytes : out) out_pointers.push_back(bytes.data());
+  run_cpu_op_with(*backend.kernels, backend.onednn, {kind, backend.dtype}, context, in_pointers,
+                  out_pointers);
+  std::vector<std::vector<double>> results;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    results.push_back(decode(out[i], type_of(writes[i], backend.dtype)));
+  }
+  return results;
+}
+
+void expect_close(const std::vector<double>& actual, const std::vector<double>& expected,
+                  double tolerance, const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    // Written so that a NaN fails.
+    const double error = std::abs(actual[i] - expected[i]);
+    const bool close = error <= tolerance * std::max(1.0, std::abs(expected[i]));
+    ASSERT_TRUE(close) << what << "[" << i << "] is " << actual[i] << ", not " << expected[i];
+  }
+}
+
+double tolerance(const Backend& backend, double factor) {
+  return factor * (backend.dtype == DType::fp64 ? 1e-11 : 1e-5);
+}
+
+}  // namespace mb::testing
