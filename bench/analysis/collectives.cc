@@ -1,0 +1,135 @@
+#include "bench/analysis/collectives.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <tuple>
+
+#include "bench/analysis/intervals.h"
+#include "bench/analysis/matching.h"
+#include "bench/analysis/stats.h"
+
+namespace mb {
+namespace {
+
+// Axis, kind, site family, bytes, group size. A send or receive has the kind after the last one.
+using Key = std::tuple<int, int, std::uint16_t, std::int64_t, int>;
+constexpr int kSendRecv = static_cast<int>(CollectiveKind::all_to_all) + 1;
+
+struct Samples {
+  double count = 0;
+  std::vector<double> wait_ns, transfer_ns;
+};
+
+// Size of an operation as nccl-tests counts it: the total over ranks for all-gather, whose read is
+// one rank's part.
+std::int64_t operation_bytes(const Program& program, const Instruction& i, int group_size) {
+  const auto* collective = std::get_if<Collective>(&i.action);
+  const bool gather = collective && collective->kind == CollectiveKind::all_gather;
+  return payload_bytes(program, i) * (gather ? group_size : 1);
+}
+
+std::vector<std::string> families_of(const Plan& plan) {
+  std::vector<std::string> families;
+  for (const std::string& name : plan.names) families.push_back(site_family(name));
+  return families;
+}
+
+// The first name of each family stands for it.
+std::vector<std::uint16_t> representatives(const std::vector<std::string>& families) {
+  std::map<std::string, std::uint16_t> first;
+  std::vector<std::uint16_t> out;
+  for (std::size_t i = 0; i < families.size(); ++i)
+    out.push_back(first.emplace(families[i], static_cast<std::uint16_t>(i)).first->second);
+  return out;
+}
+
+std::optional<double> factor_of(int kind, int group_size) {
+  if (kind == kSendRecv) return 1.0;
+  if (group_size < 2) return std::nullopt;
+  return busbw_factor(static_cast<CollectiveKind>(kind), group_size);
+}
+
+CollectiveProfile summarize(const Key& key, const Samples& samples, const CommAxes& axes,
+                            const std::vector<std::string>& families) {
+  CollectiveProfile out;
+  const auto& [axis, kind, family, bytes, group_size] = key;
+  out.axis = axes.names[axis], out.site = families[family];
+  out.kind = kind == kSendRecv ? "send_recv" : name_of(static_cast<CollectiveKind>(kind));
+  out.bytes = bytes, out.group_size = group_size;
+  out.count = static_cast<std::int64_t>(samples.count + 0.5);
+  out.wait_s = 1e-9 * median(samples.wait_ns);
+  out.wait_max_s = 1e-9 * *std::max_element(samples.wait_ns.begin(), samples.wait_ns.end());
+  out.transfer_s = samples.transfer_ns.empty() ? 0 : 1e-9 * median(samples.transfer_ns);
+  out.factor = factor_of(kind, group_size);
+  if (out.transfer_s > 0) {
+    out.algbw_bytes_per_s = static_cast<double>(bytes) / out.transfer_s;
+    if (out.factor) out.busbw_bytes_per_s = *out.factor * *out.algbw_bytes_per_s;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string site_family(std::string_view site) {
+  std::string out;
+  for (std::size_t i = 0; i < site.size(); ++i) {
+    const auto digit = [&](std::size_t at) {
+      return at < site.size() && std::isdigit(static_cast<unsigned char>(site[at])) != 0;
+    };
+    const bool starts_number = digit(i) && (i == 0 || site[i - 1] == ' ' || site[i - 1] == '.');
+    if (!starts_number) {
+      out += site[i];
+      continue;
+    }
+    while (digit(i + 1)) ++i;
+    out += '*';
+  }
+  if (out.ends_with(" *")) out.resize(out.size() - 2);
+  return out;
+}
+
+std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
+                                                   std::span<const Timeline> steps,
+                                                   std::int64_t clock_uncertainty_ns) {
+  const CommAxes axes = comm_axes(plan);
+  const std::vector<std::string> families = families_of(plan);
+  const std::vector<std::uint16_t> family = representatives(families);
+  std::map<Key, Samples> all;
+  for (const Timeline& timeline : steps) {
+    const std::vector<Lane> lanes = lanes_of(plan, timeline);
+    const Arrivals arrivals = last_arrivals(plan, timeline);
+    for (std::size_t l = 0; l < lanes.size(); ++l) {
+      const Program& program = plan.programs[lanes[l].stage];
+      for (std::size_t id = 0; id < program.instructions.size(); ++id) {
+        const int axis = axes.of[lanes[l].stage][id];
+        const Span span = timeline.lanes[l][id];
+        if (axis < 0 || span.end_ns < span.start_ns) continue;
+        const Instruction& i = program.instructions[id];
+        const auto* collective = std::get_if<Collective>(&i.action);
+        const int group = collective ? plan.mesh.group_size(collective->group) : 2;
+        const int kind = collective ? static_cast<int>(collective->kind) : kSendRecv;
+        Samples& samples =
+            all[{axis, kind, family[i.label.site], operation_bytes(program, i, group), group}];
+        // Each participant is one of `group`; a send and its receive are the two of theirs.
+        samples.count += static_cast<double>(lanes[l].ranks) / group;
+        const WaitTransfer split = split_at(span, arrivals[l][id], clock_uncertainty_ns);
+        samples.wait_ns.push_back(static_cast<double>(length_ns(split.wait)));
+        if (span.start_ns == arrivals[l][id])
+          samples.transfer_ns.push_back(static_cast<double>(length_ns(split.transfer)));
+      }
+    }
+  }
+  std::vector<CollectiveProfile> out;
+  for (const auto& [key, samples] : all) out.push_back(summarize(key, samples, axes, families));
+  std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) {
+    const auto place = [&](const auto& row) {
+      return std::find(axes.names.begin(), axes.names.end(), row.axis);
+    };
+    return std::tuple(place(a), std::tie(a.kind, a.site, a.bytes)) <
+           std::tuple(place(b), std::tie(b.kind, b.site, b.bytes));
+  });
+  return out;
+}
+
+}  // namespace mb
