@@ -57,6 +57,7 @@ class ThreadWorld {
   // The first reason wins; wakes everyone who waits.
   void abort(const std::string& reason);
   bool aborted() const;
+  std::string reason() const;  // "" unless aborted
 
  private:
   struct State;

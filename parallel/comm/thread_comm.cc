@@ -58,7 +58,7 @@ class Gate {
   // `target` belongs to the member and starts at 0. False: aborted before the last one came.
   bool pass(std::uint32_t& target, int members, int spins) {
     target += 2 * static_cast<std::uint32_t>(members);
-    std::uint32_t seen = word_.load(std::memory_order_relaxed);
+    std::uint32_t seen = word_.load(std::memory_order_acquire);
     do {
       if (seen & aborted_bit) return false;
     } while (!word_.compare_exchange_weak(seen, seen + 2));
@@ -381,5 +381,10 @@ void ThreadWorld::abort(const std::string& reason) {
 }
 
 bool ThreadWorld::aborted() const { return state_->abortion->happened; }
+
+std::string ThreadWorld::reason() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->abortion->reason;
+}
 
 }  // namespace mb

@@ -180,10 +180,9 @@ class ScheduleWriter {
   Stage& stage_;
   ProgramBuilder& builder_;
   int blocks_;
-  std::vector<BlockRun> runs_;  // by micro-batch and block
-  std::vector<Batch> batches_;  // by micro-batch
-  std::vector<TensorId>
-      received_;  // by micro-batch: input while forward is due, then output gradient
+  std::vector<BlockRun> runs_;                        // by micro-batch and block
+  std::vector<Batch> batches_;                        // by micro-batch
+  std::vector<TensorId> inputs_, gradients_;          // received, by micro-batch; kNone at the ends
   std::array<InstructionId, 2> sends_{kNone, kNone};  // of the slots before the last and the last
 };
 

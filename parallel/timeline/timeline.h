@@ -34,9 +34,8 @@ struct Timeline {
 // One lane a rank, all spans zero, sized for the plan's programs.
 Timeline empty_timeline(const Plan& plan);
 
-// Text, one span a line after a header: "rank instruction start_ns end_ns" (lanes are written as
-// their first rank, followed by the ranks that share them). load throws Error naming the line that
-// cannot be read.
+// Text, one span a line after a header: "lane instruction start_ns end_ns". load throws Error
+// naming the line that cannot be read.
 void save(const Timeline& timeline, const std::string& path);
 Timeline load_timeline(const std::string& path);
 

@@ -22,8 +22,8 @@ class Batches : public BatchSource {
     for (std::int64_t row = 0; row < batch; ++row) {
       source_.sample(step * global_batch_ + data_index * share_ + first + row, sequence,
                      sample.data());
-      tokens = std::copy_n(sample.begin(), sequence, tokens);
-      labels = std::copy_n(sample.begin() + 1, sequence, labels);
+      if (tokens) tokens = std::copy_n(sample.begin(), sequence, tokens);
+      if (labels) labels = std::copy_n(sample.begin() + 1, sequence, labels);
     }
   }
 

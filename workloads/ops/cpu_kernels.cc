@@ -34,7 +34,8 @@ template <class T>
 void run(const LoadBatch& op, const KernelCall<T>& call) {
   const OpContext& context = call.context;
   context.batches->load(context.step, context.data_index, context.micro_batch, op.batch,
-                        op.sequence, out<std::int32_t>(call, 0), out<std::int32_t>(call, 1));
+                        op.sequence, op.tokens ? out<std::int32_t>(call, 0) : nullptr,
+                        op.labels ? out<std::int32_t>(call, op.tokens ? 1 : 0) : nullptr);
 }
 
 template <class T>

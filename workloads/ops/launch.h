@@ -10,7 +10,8 @@
 namespace mb {
 
 // Tokens and next-token labels of micro-batch `micro_batch` of data rank `data_index` at a step;
-// both arrays hold batch * sequence entries. Must be callable from several threads.
+// both arrays hold batch * sequence entries; a null one is not wanted. Must be callable from
+// several threads.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;

@@ -28,7 +28,9 @@ struct Traffic {
   double scalars = 0;   // fp64
 };
 
-Traffic traffic(const LoadBatch& op) { return {.indices = 2 * product(op.batch, op.sequence)}; }
+Traffic traffic(const LoadBatch& op) {
+  return {.indices = (op.tokens + op.labels) * product(op.batch, op.sequence)};
+}
 // Of the table, only the rows that tokens name.
 Traffic traffic(const Embedding& op) {
   return {.elements = product(std::min(op.rows, op.vocabulary), op.n) + product(op.rows, op.n),

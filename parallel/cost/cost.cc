@@ -1,0 +1,104 @@
+#include "parallel/cost/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mb {
+namespace {
+
+std::int64_t to_ns(double seconds) { return std::llround(seconds * 1e9); }
+
+class RooflineCost final : public CostModel {
+ public:
+  RooflineCost(const Plan& plan, const Machine& machine) : machine_(machine) {
+    for (const Op& op : plan.ops) {
+      const double compute =
+          flops(op) / (machine.peak_tflops(op.dtype) * 1e12 * machine.matmul_efficiency);
+      const double memory =
+          bytes_moved(op) / (machine.memory_gb_per_s * 1e9 * machine.memory_efficiency);
+      op_ns_.push_back(to_ns(machine.launch_us * 1e-6 + std::max(compute, memory)));
+    }
+    for (int axes = 0; axes < (1 << kAxes); ++axes) {
+      const Group group{static_cast<std::uint8_t>(axes)};
+      levels_.push_back({plan.mesh.group_size(group), plan.mesh.crosses_nodes(group)});
+    }
+    ends_cross_ = plan.mesh.crosses_nodes(kEnds);
+  }
+
+  std::int64_t duration_ns(const Plan& plan, int stage,
+                           const Instruction& instruction) const override {
+    if (const auto* compute = std::get_if<Compute>(&instruction.action)) return op_ns_[compute->op];
+    const auto bytes = payload_bytes(plan.programs[stage], instruction);
+    if (const auto* collective = std::get_if<Collective>(&instruction.action)) {
+      const Group group = collective->group;
+      const Level level = group.ends ? Level{2, ends_cross_} : levels_[group.axes];
+      return to_ns(
+          collective_seconds(collective->kind, bytes, level.ranks, link(level.crosses_nodes)));
+    }
+    if (std::holds_alternative<Copy>(instruction.action))
+      return to_ns(2.0 * static_cast<double>(bytes) / (machine_.memory_gb_per_s * 1e9));
+    const auto* send = std::get_if<Send>(&instruction.action);
+    const Link& hop = link(hop_crosses_nodes(
+        plan.mesh, stage, send ? send->to : std::get<Recv>(instruction.action).from));
+    return to_ns(hop.latency_us * 1e-6 + static_cast<double>(bytes) / (hop.gb_per_s * 1e9));
+  }
+
+ private:
+  struct Level {
+    int ranks;
+    bool crosses_nodes;
+  };
+  const Link& link(bool crosses_nodes) const {
+    return crosses_nodes ? machine_.inter : machine_.intra;
+  }
+  static bool hop_crosses_nodes(const Mesh& mesh, int stage, int peer) {
+    Coordinates a{}, b{};
+    a[static_cast<int>(Axis::pp)] = stage;
+    b[static_cast<int>(Axis::pp)] = peer;
+    return mesh.node_of(mesh.rank_of(a)) != mesh.node_of(mesh.rank_of(b));
+  }
+
+  Machine machine_;
+  std::vector<std::int64_t> op_ns_;  // by Plan::ops
+  std::vector<Level> levels_;        // by Group::axes
+  bool ends_cross_ = false;
+};
+
+class FixedCostModel final : public CostModel {
+ public:
+  explicit FixedCostModel(const FixedCost& cost) : cost_(cost) {}
+  std::int64_t duration_ns(const Plan& plan, int, const Instruction& instruction) const override {
+    if (const auto* compute = std::get_if<Compute>(&instruction.action)) {
+      // Each layer has one of these.
+      if (std::holds_alternative<Attention>(plan.op(*compute).kind)) return cost_.layer_forward_ns;
+      if (std::holds_alternative<AttentionGradient>(plan.op(*compute).kind))
+        return cost_.layer_backward_ns;
+      return 0;
+    }
+    return std::holds_alternative<Send>(instruction.action) ||
+                   std::holds_alternative<Recv>(instruction.action)
+               ? cost_.hop_ns
+               : 0;
+  }
+
+ private:
+  FixedCost cost_;
+};
+
+}  // namespace
+
+double collective_seconds(CollectiveKind kind, std::int64_t bytes, int ranks, const Link& link) {
+  if (ranks < 2) return 0;
+  const double steps = (kind == CollectiveKind::all_reduce ? 2.0 : 1.0) * (ranks - 1);
+  return steps *
+         (link.latency_us * 1e-6 + static_cast<double>(bytes) / ranks / (link.gb_per_s * 1e9));
+}
+
+std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine) {
+  return std::make_unique<RooflineCost>(plan, machine);
+}
+std::unique_ptr<CostModel> make_fixed_cost(const FixedCost& cost) {
+  return std::make_unique<FixedCostModel>(cost);
+}
+
+}  // namespace mb

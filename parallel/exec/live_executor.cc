@@ -1,0 +1,421 @@
+// Ranks as threads of this process: each walks its own list over a Device and its Comms.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+#include "parallel/device/device.h"
+#include "parallel/exec/executor.h"
+#include "parallel/exec/marker.h"
+#include "parallel/plan/text.h"
+#include "workloads/base/error.h"
+
+namespace mb {
+namespace {
+
+// Live bytes by class, counted as the rank takes and gives back its tensors.
+class MemoryCounter {
+ public:
+  void take(const Tensor& tensor, InstructionId at) {
+    const int memory = static_cast<int>(tensor.memory);
+    live_[memory] += tensor.bytes;
+    total_ += tensor.bytes;
+    peak_.class_peak[memory] = std::max(peak_.class_peak[memory], live_[memory]);
+    if (total_ > peak_.total_bytes) {
+      peak_.total_bytes = total_;
+      peak_.at = at;
+      peak_.at_total_peak = live_;
+    }
+  }
+  void give(const Tensor& tensor) {
+    live_[static_cast<int>(tensor.memory)] -= tensor.bytes;
+    total_ -= tensor.bytes;
+  }
+  const MemoryPeak& peak() const { return peak_; }
+
+ private:
+  BytesByClass live_{};
+  std::int64_t total_ = 0;
+  MemoryPeak peak_;
+};
+
+// One rank: memory, streams, communicators, and what it is doing.
+class Rank {
+ public:
+  Rank(const Plan& plan, int rank, const LiveSettings& settings, ThreadWorld& world)
+      : plan_(plan),
+        program_(plan.program_of(rank)),
+        rank_(rank),
+        settings_(settings),
+        world_(world),
+        device_(make_cpu_device(kStreams, cat("r", rank))) {
+    arena_ = static_cast<std::byte*>(device_->allocate(
+        static_cast<std::size_t>(std::max<std::int64_t>(program_.arena_bytes, 1))));
+    context_.shard_index = plan.mesh.coordinate(rank, Axis::tp);
+    context_.data_index = plan.mesh.coordinate(rank, Axis::dp);
+    context_.batches = settings.batches;
+    make_comms();
+    initialise();
+    for (const Tensor& tensor : program_.tensors) {
+      if (tensor.persistent && tensor.base == kNone) memory_.take(tensor, kNone);
+    }
+    by_life();
+    for (auto& standing : standing_) standing.store(kNone);
+  }
+
+  // Submits the whole list and waits for its end. On any error: aborts the world and keeps what()
+  // for step().
+  void run(std::int64_t step, std::vector<Span>& spans) {
+    context_.step = step;
+    spans_ = &spans;
+    traffic_.clear();
+    for (const auto& [key, comm] : comms_)
+      traffic_.push_back({.group = key.group, .point_to_point = key.point_to_point});
+    try {
+      submit_all();
+      device_->synchronize();
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+  }
+
+  std::string standing() const {
+    std::string text;
+    for (int s = 0; s < kStreams; ++s) {
+      const InstructionId id = standing_[s].load(std::memory_order_relaxed);
+      if (id == kNone) continue;
+      const Instruction& instruction = program_.instructions[id];
+      text += cat(text.empty() ? "" : ", ", name_of(static_cast<Stream>(s)), " in ",
+                  action_text(plan_, instruction), " (", label_text(plan_, instruction.label), ")");
+    }
+    return cat("rank ", rank_, ": ", text.empty() ? "idle" : text);
+  }
+
+  std::int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+  const MemoryPeak& memory() const { return memory_.peak(); }
+  const std::vector<GroupTraffic>& traffic() const { return traffic_; }
+  const Program& program() const { return program_; }
+
+  std::vector<double> read(TensorId id) const {
+    const Tensor& tensor = program_.tensors[id];
+    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes));
+    device_->copy_to_host(bytes.data(), arena_ + tensor.offset, bytes.size());
+    std::vector<double> values(static_cast<std::size_t>(tensor.elements));
+    const auto convert = [&]<class T>(T) {
+      const T* from = reinterpret_cast<const T*>(bytes.data());
+      std::copy(from, from + values.size(), values.begin());
+    };
+    switch (tensor.dtype) {
+      case DType::fp64:
+        convert(double{});
+        break;
+      case DType::fp32:
+        convert(float{});
+        break;
+      case DType::int32:
+        convert(std::int32_t{});
+        break;
+      default:
+        throw Error(cat("cannot read ", name_of(tensor.dtype), " tensors"));
+    }
+    return values;
+  }
+
+ private:
+  struct CommKey {
+    Group group;
+    Stream stream;
+    bool point_to_point;
+    bool operator<(const CommKey& other) const {
+      return std::tuple(group.axes, group.ends, stream, point_to_point) <
+             std::tuple(other.group.axes, other.group.ends, other.stream, other.point_to_point);
+    }
+  };
+  static CommKey key_of(const Instruction& instruction) {
+    if (const auto* collective = std::get_if<Collective>(&instruction.action))
+      return {collective->group, instruction.stream, false};
+    return {group_of(Axis::pp), Stream::pp_send, true};  // sends and receives share one
+  }
+
+  void make_comms() {
+    for (const Instruction& instruction : program_.instructions) {
+      if (std::holds_alternative<Compute>(instruction.action) ||
+          std::holds_alternative<Copy>(instruction.action))
+        continue;
+      const CommKey key = key_of(instruction);
+      auto& comm = comms_[key];
+      if (comm) continue;
+      comm = world_.comm(cat(name_of(key.group), ' ', name_of(key.stream)),
+                         plan_.mesh.members(key.group, rank_), rank_);
+    }
+  }
+
+  void initialise() {
+    for (const Tensor& tensor : program_.tensors) {
+      if (tensor.persistent && tensor.base == kNone)
+        std::memset(arena_ + tensor.offset, 0, static_cast<std::size_t>(tensor.bytes));
+    }
+    for (const ParameterTensors& parameter : program_.parameters) {
+      const Tensor& tensor = program_.tensors[parameter.value];
+      std::vector<double> values(static_cast<std::size_t>(tensor.elements));
+      for (std::int64_t i = 0; i < tensor.elements; ++i) {
+        const std::int64_t global = parameter.spec.global_index(context_.shard_index, i);
+        values[i] = global < 0 ? 0.0 : initial_value(parameter.spec, settings_.init, global);
+      }
+      if (tensor.dtype == DType::fp64) {
+        device_->copy_to_device(arena_ + tensor.offset, values.data(),
+                                values.size() * sizeof(double));
+      } else {
+        const std::vector<float> rounded(values.begin(), values.end());
+        device_->copy_to_device(arena_ + tensor.offset, rounded.data(),
+                                rounded.size() * sizeof(float));
+      }
+    }
+  }
+
+  // Which tensors come to life at an instruction, and which are given back after it.
+  void by_life() {
+    born_.resize(program_.instructions.size());
+    dead_.resize(program_.instructions.size());
+    for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
+      const Tensor& tensor = program_.tensors[t];
+      if (tensor.persistent || tensor.base != kNone || tensor.first == kNone) continue;
+      born_[tensor.first].push_back(t);
+      dead_[tensor.last].push_back(t);
+    }
+  }
+
+  void submit_all() {
+    std::vector<Event> events(program_.instructions.size());
+    for (InstructionId id = 0; id < static_cast<InstructionId>(program_.instructions.size());
+         ++id) {
+      const Instruction& instruction = program_.instructions[id];
+      const int stream = static_cast<int>(instruction.stream);
+      for (TensorId t : born_[id]) memory_.take(program_.tensors[t], id);
+      for (InstructionId before : program_.after(instruction))
+        device_->wait(stream, events[before]);
+      events[id] = device_->submit(stream, [this, id] { execute(id); });
+      for (TensorId t : dead_[id]) memory_.give(program_.tensors[t]);
+    }
+  }
+
+  void execute(InstructionId id) {
+    const Instruction& instruction = program_.instructions[id];
+    std::atomic<InstructionId>& standing = standing_[static_cast<int>(instruction.stream)];
+    standing.store(id, std::memory_order_relaxed);
+    const bool marked = markers_active();
+    if (marked) push_marker(instruction);
+    const std::int64_t start = now_ns();
+    try {
+      perform(instruction);
+    } catch (const Aborted&) {
+      throw;
+    } catch (const std::exception& error) {
+      // Before this stream's own end: peers must not wait for it.
+      fail(cat("rank ", rank_, " ", name_of(instruction.stream), ", ",
+               label_text(plan_, instruction.label), ", ", action_text(plan_, instruction), ": ",
+               error.what()));
+      throw;
+    }
+    (*spans_)[id] = {start, now_ns()};
+    if (marked) marker_pop();
+    standing.store(kNone, std::memory_order_relaxed);
+    progress_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  void push_marker(const Instruction& instruction) const {
+    const std::int64_t payload = std::holds_alternative<Compute>(instruction.action)
+                                     ? instruction.label.micro_batch
+                                     : payload_bytes(program_, instruction);
+    marker_push({label_text(plan_, instruction.label), name_of(instruction.label.pass), payload});
+  }
+
+  void* address(TensorId id) const { return arena_ + program_.tensors[id].offset; }
+
+  void perform(const Instruction& instruction) {
+    const auto reads = program_.reads(instruction), writes = program_.writes(instruction);
+    if (const auto* compute = std::get_if<Compute>(&instruction.action)) {
+      std::array<const void*, 12> in;
+      std::array<void*, 12> out;
+      for (std::size_t i = 0; i < reads.size(); ++i) in[i] = address(reads[i]);
+      for (std::size_t i = 0; i < writes.size(); ++i) out[i] = address(writes[i]);
+      OpContext context = context_;
+      context.micro_batch = std::max(instruction.label.micro_batch, 0);
+      run_cpu_op(plan_.op(*compute), context, std::span(in.data(), reads.size()),
+                 std::span(out.data(), writes.size()));
+      return;
+    }
+    if (std::holds_alternative<Copy>(instruction.action)) {
+      std::memcpy(address(writes[0]), address(reads[0]),
+                  static_cast<std::size_t>(program_.tensors[reads[0]].bytes));
+      return;
+    }
+    Comm& comm = *comms_.at(key_of(instruction));
+    if (const auto* send = std::get_if<Send>(&instruction.action)) {
+      const Tensor& tensor = program_.tensors[reads[0]];
+      comm.send(address(reads[0]), tensor.bytes, send->to);
+      count(instruction, tensor);
+    } else if (const auto* recv = std::get_if<Recv>(&instruction.action)) {
+      comm.recv(address(writes[0]), program_.tensors[writes[0]].bytes, recv->from);
+    } else {
+      const auto& collective = std::get<Collective>(instruction.action);
+      require(collective.kind == CollectiveKind::all_reduce, "mode=threads has no ",
+              name_of(collective.kind));
+      const Tensor& tensor = program_.tensors[writes[0]];
+      comm.all_reduce(address(writes[0]), tensor.elements, tensor.dtype, collective.op);
+      count(instruction, tensor);
+    }
+  }
+
+  void count(const Instruction& instruction, const Tensor& tensor) {
+    // Each entry belongs to one stream, so that no two threads add to the same.
+    const auto at = comms_.find(key_of(instruction));
+    CommCount& count = traffic_[static_cast<std::size_t>(std::distance(comms_.begin(), at))].count;
+    ++count.calls;
+    count.elements += tensor.elements;
+    count.bytes += tensor.bytes;
+  }
+
+  void fail(const std::string& reason) { world_.abort(reason); }
+
+  const Plan& plan_;
+  const Program& program_;
+  int rank_;
+  const LiveSettings& settings_;
+  ThreadWorld& world_;
+  std::unique_ptr<Device> device_;
+  std::byte* arena_ = nullptr;
+  OpContext context_;
+  std::map<CommKey, std::unique_ptr<Comm>> comms_;
+  std::vector<GroupTraffic> traffic_;  // in the order of comms_
+  std::vector<std::vector<TensorId>> born_, dead_;
+  MemoryCounter memory_;
+  std::vector<Span>* spans_ = nullptr;
+  std::array<std::atomic<InstructionId>, kStreams> standing_;
+  std::atomic<std::int64_t> progress_{0};
+};
+
+class ThreadExecutor final : public Executor {
+ public:
+  ThreadExecutor(const Plan& plan, const LiveSettings& settings)
+      : plan_(plan), settings_(settings), world_(plan.mesh.world()), ranks_(plan.mesh.world()) {
+    on_all_ranks([this](int rank) {
+      ranks_[rank] = std::make_unique<Rank>(plan_, rank, settings_, world_);
+    });
+  }
+
+  StepResult step() override {
+    require(!world_.aborted(), "an earlier step failed: ", world_.reason());
+    StepResult result{.timeline = empty_timeline(plan_)};
+    const Watchdog watchdog(*this);
+    on_all_ranks([&](int rank) { ranks_[rank]->run(step_, result.timeline.lanes[rank]); });
+    require(!world_.aborted(), world_.reason());
+    ++step_;
+    const std::vector<double> scalars = ranks_[0]->read(ranks_[0]->program().scalars);
+    result.training = Training{.loss = scalars[0] / std::max(scalars[1], 1.0),
+                               .gradient_norm = std::sqrt(scalars[2]) / std::max(scalars[1], 1.0),
+                               .valid_tokens = static_cast<std::int64_t>(scalars[1])};
+    return result;
+  }
+  std::optional<MemoryPeak> memory(int rank) const override { return ranks_[rank]->memory(); }
+  std::vector<GroupTraffic> traffic(int rank) const override { return ranks_[rank]->traffic(); }
+  std::vector<double> read(int rank, TensorId tensor) const override {
+    return ranks_[rank]->read(tensor);
+  }
+
+ private:
+  // Aborts the run if no rank ends an instruction for `timeout_s`, and says where each stands.
+  class Watchdog {
+   public:
+    explicit Watchdog(ThreadExecutor& executor) : thread_([this, &executor] { watch(executor); }) {}
+    ~Watchdog() {
+      {
+        const std::lock_guard lock(mutex_);
+        done_ = true;
+      }
+      wake_.notify_one();
+      thread_.join();
+    }
+
+   private:
+    void watch(ThreadExecutor& executor) {
+      std::unique_lock lock(mutex_);
+      std::int64_t seen = -1;
+      const auto patience = std::chrono::duration<double>(executor.settings_.timeout_s);
+      auto since = std::chrono::steady_clock::now();
+      while (!done_) {
+        wake_.wait_for(
+            lock, std::min<std::chrono::duration<double>>(patience / 4, std::chrono::seconds(1)),
+            [this] { return done_; });
+        const std::int64_t progress = executor.progress();
+        const auto now = std::chrono::steady_clock::now();
+        if (progress != seen) {
+          seen = progress;
+          since = now;
+        } else if (!done_ && now - since > patience) {
+          executor.world_.abort(cat("no rank has ended an instruction for ",
+                                    executor.settings_.timeout_s, " s: ", executor.standing()));
+          return;
+        }
+      }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    bool done_ = false;
+    std::thread thread_;
+  };
+
+  template <class Work>
+  void on_all_ranks(Work work) {
+    std::exception_ptr failure;
+    std::mutex mutex;
+    {
+      std::vector<std::jthread> threads;
+      for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+        threads.emplace_back([&, rank] {
+          try {
+            work(rank);
+          } catch (const std::exception& error) {
+            world_.abort(error.what());
+            const std::lock_guard lock(mutex);
+            if (!failure) failure = std::current_exception();
+          }
+        });
+      }
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  std::int64_t progress() const {
+    std::int64_t sum = 0;
+    for (const auto& rank : ranks_) sum += rank->progress();
+    return sum;
+  }
+  std::string standing() const {
+    std::string text;
+    for (const auto& rank : ranks_) text += cat(text.empty() ? "" : "; ", rank->standing());
+    return text;
+  }
+
+  const Plan& plan_;
+  LiveSettings settings_;
+  ThreadWorld world_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_thread_executor(const Plan& plan, const LiveSettings& settings) {
+  return std::make_unique<ThreadExecutor>(plan, settings);
+}
+
+}  // namespace mb
