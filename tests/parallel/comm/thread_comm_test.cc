@@ -221,7 +221,7 @@ TEST(SendRecv, PingPongKeepsOrderAndSizes) {
         for (int i = 0; i < bytes / 4; ++i) ASSERT_EQ(data[i], 2 * (round + i));
       } else {
         comm.recv(data.data(), bytes, 0);
-        for (int& x : data) x *= 2;
+        for (int i = 0; i < bytes / 4; ++i) data[i] *= 2;
         comm.send(data.data(), bytes, 0);
       }
     }
