@@ -1,0 +1,66 @@
+#include "bench/analysis/collectives.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/bench/synthetic.h"
+
+namespace mb {
+namespace {
+
+TEST(Collectives, BandwidthLeavesOutWaitingForTheLastRank) {
+  HandPlan hand("dp4");
+  hand.all_reduce(0, group_of(Axis::dp), Stream::dp);
+  Timeline timeline = empty_timeline(hand.plan);
+  timeline.lanes = {{{0, 1100}}, {{500, 1100}}, {{1000, 1100}}, {{0, 1100}}};
+  const std::vector<Timeline> steps = {timeline};
+  const auto profile = profile_collectives(hand.plan, steps);
+  ASSERT_EQ(profile.size(), 1u);
+  const CollectiveProfile& row = profile[0];
+  EXPECT_EQ(row.axis, "dp");
+  EXPECT_EQ(row.kind, "all_reduce");
+  EXPECT_EQ(row.group_size, 4);
+  EXPECT_EQ(row.count, 1);
+  EXPECT_EQ(row.bytes, 400);
+  EXPECT_DOUBLE_EQ(row.transfer_s, 100e-9);
+  EXPECT_DOUBLE_EQ(row.wait_s, 750e-9);
+  EXPECT_DOUBLE_EQ(row.wait_max_s, 1000e-9);
+  EXPECT_DOUBLE_EQ(*row.algbw_bytes_per_s, 4e9);
+  EXPECT_DOUBLE_EQ(*row.busbw_bytes_per_s, 6e9);  // 2 (n-1) / n = 1.5
+}
+
+TEST(Collectives, AllGatherCountsTheTotalOutput) {
+  HandPlan hand("dp4");
+  hand.add(0, Collective{CollectiveKind::all_gather, ReduceOp::sum, group_of(Axis::dp)},
+           Stream::dp);
+  const std::vector<Timeline> steps = {empty_timeline(hand.plan)};
+  const auto profile = profile_collectives(hand.plan, steps);
+  EXPECT_EQ(profile[0].bytes, 1600);
+  EXPECT_FALSE(profile[0].algbw_bytes_per_s.has_value());  // took no time
+}
+
+TEST(Collectives, OperationsAreCountedOnceHoweverLanesAreShared) {
+  const StepShape shape = small_shape("dp2.pp2.tp2", "1f1b", 3);
+  const Plan plan = plan_step(shape.model, shape.mesh, shape.options);
+  const Timeline shared = balanced_timeline(plan, 30, 50);
+  const std::vector<Timeline> a = {shared}, b = {one_lane_a_rank(shared)};
+  const auto one = profile_collectives(plan, a), all = profile_collectives(plan, b);
+  ASSERT_EQ(one.size(), all.size());
+  std::int64_t messages = 0, scalars = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].count, all[i].count) << one[i].axis << " " << one[i].site;
+    if (one[i].axis == "pp") messages += one[i].count;
+    if (one[i].axis == "world") scalars += one[i].count;
+  }
+  EXPECT_EQ(messages, 4 * 2 * 3);  // pipelines, directions, micro-batches
+  EXPECT_EQ(scalars, 1);
+}
+
+TEST(Collectives, SitesLoseTheirNumbers) {
+  EXPECT_EQ(site_family("bucket 13"), "bucket");
+  EXPECT_EQ(site_family("layers.3.mlp"), "layers.*.mlp");
+  EXPECT_EQ(site_family("norm1"), "norm1");
+  EXPECT_EQ(site_family("mlp.up"), "mlp.up");
+}
+
+}  // namespace
+}  // namespace mb
