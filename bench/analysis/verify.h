@@ -1,0 +1,50 @@
+// Holds what a mesh computed to the same model on one rank in fp64.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "parallel/exec/executor.h"
+#include "parallel/strategy/strategy.h"
+#include "workloads/model/config.h"
+#include "workloads/model/data.h"
+
+namespace mb {
+
+// Unsharded tensors by parameter name, row-major.
+using Unsharded = std::map<std::string, std::vector<double>>;
+
+// Puts `which` of every parameter together from the ranks' shards, times `scale`. Throws Error if
+// two ranks that hold the same element differ in any bit, if a pad row is not zero, or if no rank
+// holds an element.
+Unsharded gather(const Plan& plan, const Executor& executor, TensorId ParameterTensors::*which,
+                 double scale = 1);
+// The gradients of the last step, divided by its valid tokens and not clipped.
+Unsharded gather_gradients(const Plan& plan, const Executor& executor, const Training& training);
+
+struct LargestError {
+  double relative = 0;  // norm of the difference over norm of the reference
+  std::string tensor;   // where
+};
+// Over all tensors. A tensor whose reference is nearly zero is measured against `floor` times the
+// norm of all together.
+LargestError largest_error(const Unsharded& values, const Unsharded& reference,
+                           double floor = 1e-3);
+
+struct Verification {
+  bool ok = false;
+  double loss_error = 0, norm_error = 0;  // relative
+  LargestError gradient;
+  double tolerance = 0;
+  std::string by;  // what it was held to
+};
+// Runs the first step on one rank in fp64 and compares loss, gradient norm and every gradient.
+// `gradients` and `training` are of the mesh's first step. Tolerance 1e-12 in fp64, 1e-5 in fp32.
+Verification verify_first_step(const ModelConfig& model, const StepOptions& options,
+                               std::int64_t global_batch, const TokenSource& source,
+                               const InitOptions& init, const Unsharded& gradients,
+                               const Training& training);
+
+}  // namespace mb

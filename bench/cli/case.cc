@@ -1,0 +1,327 @@
+#include "bench/cli/case.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "parallel/strategy/step.h"
+#include "workloads/base/error.h"
+#include "workloads/base/suggest.h"
+#include "workloads/base/units.h"
+
+namespace mb {
+namespace {
+
+std::string read_file(const std::string& path, std::string_view key) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  require(in.good() && !text.str().empty(), key, "=@", path,
+          ": the file cannot be read or is empty");
+  return text.str();
+}
+
+std::int64_t whole(std::string_view key, std::string_view value, std::int64_t least) {
+  const std::int64_t number = parse_integer(value, key);
+  require(number >= least, key, "=", value, ": give a whole number of at least ", least);
+  return number;
+}
+
+double not_negative(std::string_view key, std::string_view value) {
+  const double number = parse_number(value, key);
+  require(number >= 0, key, "=", value, ": give a number of at least 0");
+  return number;
+}
+
+template <class Enum>
+Enum choice(std::string_view key, std::string_view value,
+            const std::vector<std::pair<std::string, Enum>>& known) {
+  std::vector<std::string> names;
+  for (const auto& [name, choice] : known) {
+    if (name == value) return choice;
+    names.push_back(name);
+  }
+  throw Error(cat(key, "=", value, " is not known; did you mean ", nearest(value, names),
+                  "? Known: ", join(names)));
+}
+
+std::string number_text(double value) { return nlohmann::json(value).dump(); }
+
+}  // namespace
+
+std::string_view name_of(Mode mode) { return mode == Mode::threads ? "threads" : "sim"; }
+
+const std::vector<CaseKey>& case_keys() {
+  using V = std::string_view;
+  static const std::vector<CaseKey> table = {
+      {"model", "NAME | @FILE.json",
+       "a published model ('meshbench models' lists them); model.FIELD=VALUE overrides a field",
+       [](Case& c, V v) {
+         c.model_name = v;
+         c.model = v.starts_with('@')
+                       ? model_from_json(read_file(std::string(v.substr(1)), "model"), v.substr(1))
+                       : find_model(v);
+       },
+       [](const Case& c) { return c.model_name; }},
+      {"mesh", "dp2.pp2.tp2", "ranks along each axis; 1 is one rank",
+       [](Case& c, V v) {
+         const Mesh old = c.mesh;
+         c.mesh = Mesh::parse(v);
+         c.mesh.set_ranks_per_node(old.ranks_per_node());
+       },
+       [](const Case& c) { return c.mesh.to_text(); }},
+      {"order", "tp-cp-ep-dp-pp", "order of axes over ranks, fastest first",
+       [](Case& c, V v) { c.mesh.set_order(v); }, [](const Case& c) { return c.mesh.order(); }},
+      {"mode", "threads | sim", "ranks as threads of this process, or virtual time on `machine`",
+       [](Case& c, V v) {
+         c.mode = choice<Mode>("mode", v, {{"threads", Mode::threads}, {"sim", Mode::sim}});
+       },
+       [](const Case& c) { return std::string(name_of(c.mode)); }},
+      {"machine", "NAME | @FILE.json",
+       "of mode=sim ('meshbench machines' lists them); machine.FIELD=VALUE overrides a field",
+       [](Case& c, V v) {
+         c.machine_name = v;
+         c.machine =
+             v.starts_with('@')
+                 ? machine_from_json(read_file(std::string(v.substr(1)), "machine"), v.substr(1))
+                 : find_machine(v);
+       },
+       [](const Case& c) { return c.machine_name; }},
+      {"schedule", "gpipe | 1f1b", "order of forwards and backwards in the pipeline",
+       [](Case& c, V v) { c.options.schedule = v; },
+       [](const Case& c) { return c.options.schedule; }},
+      {"micro_batch", "N", "sequences in a micro-batch",
+       [](Case& c, V v) { c.options.micro_batch = whole("micro_batch", v, 1); },
+       [](const Case& c) { return cat(c.options.micro_batch); }},
+      {"global_batch", "N",
+       "sequences in a step, over all data ranks; default: 2 micro-batches a stage, at least 4, "
+       "for each data rank",
+       [](Case& c, V v) { c.global_batch = whole("global_batch", v, 1); },
+       [](const Case& c) { return cat(c.global_batch); }},
+      {"dtype", "fp32 | fp64", "of parameters, activations and gradients",
+       [](Case& c, V v) {
+         c.options.dtype =
+             choice<DType>("dtype", v, {{"fp32", DType::fp32}, {"fp64", DType::fp64}});
+       },
+       [](const Case& c) { return std::string(name_of(c.options.dtype)); }},
+      {"data", "FILE | FILE.bin",
+       "a text file as bytes, or uint16/uint32 token ids; default: a Markov source of known "
+       "entropy",
+       [](Case& c, V v) { c.data = v; }, [](const Case& c) { return c.data; }},
+      {"optimizer", "adamw | sgd", "",
+       [](Case& c, V v) {
+         c.options.optimizer.kind = choice<Optimizer>(
+             "optimizer", v, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
+       },
+       [](const Case& c) {
+         return std::string(c.options.optimizer.kind == Optimizer::adamw ? "adamw" : "sgd");
+       }},
+      {"learning_rate", "X", "",
+       [](Case& c, V v) { c.options.optimizer.learning_rate = not_negative("learning_rate", v); },
+       [](const Case& c) { return number_text(c.options.optimizer.learning_rate); }},
+      {"weight_decay", "X", "of matrices, in AdamW",
+       [](Case& c, V v) { c.options.optimizer.weight_decay = not_negative("weight_decay", v); },
+       [](const Case& c) { return number_text(c.options.optimizer.weight_decay); }},
+      {"clip", "X", "limit of the global gradient norm; 0 is off",
+       [](Case& c, V v) { c.options.optimizer.clip = not_negative("clip", v); },
+       [](const Case& c) { return number_text(c.options.optimizer.clip); }},
+      {"bucket", "BYTES", "gradients that are reduced in one call, e.g. 25MiB",
+       [](Case& c, V v) {
+         c.options.bucket_bytes = parse_bytes(v, "bucket");
+         require(c.options.bucket_bytes > 0, "bucket=", v, ": give at least 1 byte, e.g. 25MiB");
+       },
+       [](const Case& c) { return cat(c.options.bucket_bytes); }},
+      {"seed", "N", "of initial weights and synthetic data",
+       [](Case& c, V v) { c.seed = whole("seed", v, 0); },
+       [](const Case& c) { return cat(c.seed); }},
+      {"warm_up", "N", "steps before the recorded ones",
+       [](Case& c, V v) { c.warm_up = static_cast<int>(whole("warm_up", v, 0)); },
+       [](const Case& c) { return cat(c.warm_up); }},
+      {"steps", "N", "recorded steps",
+       [](Case& c, V v) { c.steps = static_cast<int>(whole("steps", v, 1)); },
+       [](const Case& c) { return cat(c.steps); }},
+      {"verify", "auto | on | off",
+       "hold the first step's gradients to one rank in fp64; auto: if that takes seconds",
+       [](Case& c, V v) {
+         c.verify = choice<Verify>(
+             "verify", v, {{"auto", Verify::automatic}, {"on", Verify::on}, {"off", Verify::off}});
+       },
+       [](const Case& c) {
+         return std::string(c.verify == Verify::on    ? "on"
+                            : c.verify == Verify::off ? "off"
+                                                      : "auto");
+       }},
+      {"timeout_s", "X",
+       "a run in which no rank ends an instruction for so long is aborted, and each rank's place "
+       "named",
+       [](Case& c, V v) {
+         c.timeout_s = parse_number(v, "timeout_s");
+         require(c.timeout_s > 0, "timeout_s=", v, ": give a number above 0");
+       },
+       [](const Case& c) { return number_text(c.timeout_s); }},
+  };
+  return table;
+}
+
+const std::vector<NamedCase>& named_cases() {
+  static const std::vector<NamedCase> table = {
+      {"first", "model=gpt-1m mesh=dp2.tp2 micro_batch=2 global_batch=8", "four ranks on a laptop"},
+      {"dp2-tp2", "model=gpt-1m mesh=dp2.tp2 micro_batch=2 global_batch=16",
+       "data and tensor parallelism on 4 ranks"},
+      {"pp2-dp2", "model=gpt-1m mesh=pp2.dp2 micro_batch=2 global_batch=16",
+       "pipeline and data parallelism on 4 ranks"},
+      {"dp2-tp4-pp2", "model=gpt-1m mesh=dp2.tp4.pp2 micro_batch=1 global_batch=16",
+       "16 ranks, 8 micro-batches"},
+      {"a100-64",
+       "model=gpt-24l mesh=dp2.pp4.tp8 mode=sim machine=a100x8 micro_batch=4 global_batch=128",
+       "24 layers on 64 A100: tp8, pp4, dp2"},
+      {"textbook-100b",
+       "model=gpt-100b mesh=dp2.pp4.tp8 mode=sim machine=h100x8 micro_batch=4 global_batch=1024",
+       "100B parameters, 64 layers, on 64 GPUs of 8 nodes: tp8, pp4, dp2"},
+  };
+  return table;
+}
+
+namespace {
+
+struct Word {
+  std::string key, value;
+};
+
+Word split(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  require(equals != std::string::npos && equals > 0, "'", word,
+          "' is not key=value; for example mesh=dp2.tp2");
+  return {word.substr(0, equals), word.substr(equals + 1)};
+}
+
+const CaseKey& find_key(const Word& word) {
+  std::vector<std::string> names = {"case"};
+  for (const CaseKey& key : case_keys()) {
+    if (key.name == word.key) return key;
+    names.emplace_back(key.name);
+  }
+  throw Error(cat("key '", word.key, "' (", word.key, "=", word.value,
+                  ") is not known; did you mean '", nearest(word.key, names),
+                  "'? Keys: ", join(names), ", model.FIELD, machine.FIELD"));
+}
+
+std::vector<Word> words_of_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const NamedCase& named : named_cases()) {
+    names.emplace_back(named.name);
+    if (named.name != name) continue;
+    std::vector<Word> words;
+    std::istringstream text{std::string(named.words)};
+    for (std::string word; text >> word;) words.push_back(split(word));
+    return words;
+  }
+  throw Error(cat("case=", name, " is not known; did you mean ", nearest(name, names),
+                  "? Known: ", join(names)));
+}
+
+// model= and machine= before their fields, mesh before its order, so that what is more particular
+// comes last.
+int turn(const Word& word) {
+  if (word.key == "model" || word.key == "machine" || word.key == "mesh") return 0;
+  return 1;
+}
+
+void apply(Case& c, std::vector<Word> words) {
+  std::stable_sort(words.begin(), words.end(),
+                   [](const Word& a, const Word& b) { return turn(a) < turn(b); });
+  for (const Word& word : words) {
+    if (word.key.starts_with("model.")) {
+      set_field(c.model, word.key, word.value);
+    } else if (word.key.starts_with("machine.")) {
+      set_field(c.machine, word.key, word.value);
+    } else {
+      find_key(word).set(c, word.value);
+    }
+  }
+}
+
+// "model.layers=4 ..." for every field in which `json` differs from `base`.
+std::string overrides(std::string_view prefix, const std::string& base, const std::string& json) {
+  const auto before = nlohmann::ordered_json::parse(base),
+             after = nlohmann::ordered_json::parse(json);
+  std::string text;
+  for (const auto& [key, value] : after.items()) {
+    if (key == "name" || before.at(key) == value) continue;
+    text += cat(' ', prefix, key, '=', value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+}  // namespace
+
+Case parse_case(const std::vector<std::string>& words) {
+  Case c;
+  c.model = find_model(c.model_name);
+  c.machine = find_machine(c.machine_name);
+  std::vector<Word> own;
+  std::map<std::string, std::string> seen;
+  std::vector<Word> all;
+  for (const std::string& text : words) {
+    const Word word = split(text);
+    const auto [before, is_new] = seen.try_emplace(word.key, word.value);
+    require(is_new, "key '", word.key, "' is given twice: ", word.key, "=", before->second, " and ",
+            text);
+    if (word.key == "case") {
+      for (const Word& named : words_of_named(word.value)) all.push_back(named);
+    } else {
+      own.push_back(word);
+    }
+  }
+  // Words of the command line replace those of the named case.
+  std::erase_if(all, [&](const Word& named) { return seen.contains(named.key); });
+  all.insert(all.end(), own.begin(), own.end());
+  apply(c, std::move(all));
+  c.mesh.set_ranks_per_node(c.machine.ranks_per_node);
+  const std::int64_t data_size = c.mesh.size(Axis::dp);
+  if (c.global_batch == 0)
+    c.global_batch = c.options.micro_batch * data_size * std::max(4, 2 * c.mesh.size(Axis::pp));
+  const std::int64_t unit = c.options.micro_batch * data_size;
+  require(c.global_batch % unit == 0, "global_batch=", c.global_batch,
+          " does not divide into micro-batches of ", c.options.micro_batch, " on dp=", data_size,
+          "; nearest: ", std::max(unit, c.global_batch / unit * unit), " or ",
+          (c.global_batch / unit + 1) * unit);
+  c.options.micro_batches = static_cast<int>(c.global_batch / unit);
+  check_case(c);
+  return c;
+}
+
+std::string to_text(const Case& c) {
+  Case defaults;
+  defaults.machine = find_machine(defaults.machine_name);
+  std::string text;
+  for (const CaseKey& key : case_keys()) {
+    const std::string value = key.get(c);
+    const bool always = key.name == "model" || key.name == "mesh" || key.name == "global_batch" ||
+                        (key.name == "machine" && c.mode == Mode::sim);
+    if (always || value != key.get(defaults))
+      text += cat(text.empty() ? "" : " ", key.name, '=', value);
+    Case base;
+    if (key.name == "model") {
+      key.set(base, c.model_name);
+      text += overrides("model.", to_json(base.model), to_json(c.model));
+    } else if (key.name == "machine") {
+      key.set(base, c.machine_name);
+      text += overrides("machine.", to_json(base.machine), to_json(c.machine));
+    }
+  }
+  return text;
+}
+
+void check_case(const Case& c) {
+  check_step(c.model, c.mesh, c.options);
+  check_machine(c.machine);
+  require(c.mode != Mode::threads || c.mesh.world() <= 256, "mesh=", c.mesh.to_text(), " has ",
+          c.mesh.world(),
+          " ranks; mode=threads takes at most 256 of them in one process, mode=sim any number");
+  require(c.mode != Mode::sim || c.data.empty(), "data=", c.data, ": mode=sim reads no data");
+}
+
+}  // namespace mb

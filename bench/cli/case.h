@@ -1,0 +1,63 @@
+// The one-line case: key=value words that parse to a struct and print back the same. Every result
+// row carries it, and it reruns the row.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "parallel/cost/machine.h"
+#include "parallel/mesh/mesh.h"
+#include "parallel/strategy/strategy.h"
+#include "workloads/model/config.h"
+
+namespace mb {
+
+enum class Mode : std::uint8_t { threads, sim };
+enum class Verify : std::uint8_t { automatic, on, off };
+
+struct Case {
+  std::string model_name = "gpt-1m";  // a known name, or @FILE
+  ModelConfig model;                  // with the overrides
+  std::string machine_name = "h100x8";
+  Machine machine;  // of mode=sim
+  Mesh mesh;
+  Mode mode = Mode::threads;
+  StepOptions options;            // micro_batches is derived from the global batch
+  std::int64_t global_batch = 0;  // sequences; 0: one micro-batch a stage and data rank, at least 4
+  std::string data;               // FILE (bytes) or FILE.bin (token ids); empty: the Markov source
+  std::int64_t seed = 1;
+  int warm_up = 2, steps = 5;  // recorded steps come after the warm-up
+  Verify verify = Verify::automatic;
+  double timeout_s = 60;
+};
+
+// One key of a case: how it is spelled, what it means, what it holds.
+struct CaseKey {
+  std::string_view name, values, help;
+  void (*set)(Case&, std::string_view value);  // throws Error naming key, value and what would do
+  std::string (*get)(const Case&);
+};
+const std::vector<CaseKey>& case_keys();
+
+// A case with the meshes that textbooks use, or a smaller one to begin with: "case=NAME".
+struct NamedCase {
+  std::string_view name, words, help;
+};
+const std::vector<NamedCase>& named_cases();
+
+// Words in any order: a named case first, then model= and machine=, then the rest, so that what is
+// more particular wins. A key twice is refused. Derives what follows from the rest, and calls
+// check_case.
+Case parse_case(const std::vector<std::string>& words);
+// All that differs from the defaults, model and mesh always: parse_case(split(to_text(c))) equals
+// c.
+std::string to_text(const Case& c);
+
+// Throws Error with the rule that an illegal case breaks, and the nearest legal values.
+void check_case(const Case& c);
+
+std::string_view name_of(Mode mode);
+
+}  // namespace mb

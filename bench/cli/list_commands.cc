@@ -1,0 +1,131 @@
+// What is known by name: models, machines, cases.
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/cli/commands.h"
+#include "bench/report/table.h"
+#include "workloads/base/error.h"
+#include "workloads/base/units.h"
+#include "workloads/model/counts.h"
+
+namespace mb {
+namespace {
+
+struct Flags {
+  std::string name;
+  bool json = false;
+};
+
+// A verb that lists all of a table, or prints one entry as the JSON that NAME=@FILE reads.
+template <class Show>
+void add_list(CLI::App& app, const char* verb_name, const char* help, const char* footer,
+              Show show) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* verb = app.add_subcommand(verb_name, help);
+  verb->add_option("name", flags->name,
+                   "Print this one as JSON, in the form that @FILE.json reads");
+  verb->add_flag("--json", flags->json, "Print all as one JSON document");
+  verb->footer(footer);
+  verb->callback([flags, show] { show(*flags); });
+}
+
+void show_models(const Flags& flags) {
+  if (!flags.name.empty()) return fmt::print("{}\n", to_json(find_model(flags.name)));
+  if (flags.json) {
+    auto all = nlohmann::ordered_json::array();
+    for (const ModelConfig& model : published_models())
+      all.push_back(nlohmann::ordered_json::parse(to_json(model)));
+    return fmt::print("{}\n", all.dump(2));
+  }
+  Table table({{"model", Align::left},
+               {"arch", Align::left},
+               {"parameters"},
+               {"layers"},
+               {"hidden"},
+               {"heads"},
+               {"kv heads"},
+               {"ffn"},
+               {"vocabulary"},
+               {"sequence"}});
+  for (const ModelConfig& m : published_models()) {
+    table.add({m.name, m.arch == Arch::gpt ? "gpt" : "llama",
+               format_count(static_cast<double>(parameter_count(m))), cat(m.layers), cat(m.hidden),
+               cat(m.heads), cat(m.kv_heads), cat(m.ffn), cat(m.vocabulary), cat(m.sequence)});
+  }
+  fmt::print("{}", table.to_text());
+}
+
+void show_machines(const Flags& flags) {
+  if (!flags.name.empty()) return fmt::print("{}\n", to_json(find_machine(flags.name)));
+  if (flags.json) {
+    auto all = nlohmann::ordered_json::array();
+    for (const Machine& machine : machines())
+      all.push_back(nlohmann::ordered_json::parse(to_json(machine)));
+    return fmt::print("{}\n", all.dump(2));
+  }
+  Table table({{"machine", Align::left},
+               {"ranks/node"},
+               {"fp32 TFLOP/s"},
+               {"bf16 TFLOP/s"},
+               {"memory GB"},
+               {"memory GB/s"},
+               {"link GB/s"},
+               {"link us"},
+               {"nic GB/s"},
+               {"nic us"}});
+  for (const Machine& m : machines()) {
+    table.add({m.name, cat(m.ranks_per_node), cat(m.fp32_tflops),
+               m.bf16_tflops > 0 ? cat(m.bf16_tflops) : "-", cat(m.memory_gb),
+               cat(m.memory_gb_per_s), cat(m.intra.gb_per_s), cat(m.intra.latency_us),
+               cat(m.inter.gb_per_s), cat(m.inter.latency_us)});
+  }
+  fmt::print("{}", table.to_text());
+}
+
+void show_cases(const Flags& flags) {
+  if (flags.json) {
+    auto all = nlohmann::ordered_json::array();
+    for (const NamedCase& named : named_cases())
+      all.push_back({{"name", named.name}, {"case", named.words}, {"help", named.help}});
+    return fmt::print("{}\n", all.dump(2));
+  }
+  for (const NamedCase& named : named_cases()) {
+    if (flags.name.empty() || flags.name == named.name)
+      fmt::print("case={}\n  {}\n  {}\n", named.name, named.help, named.words);
+  }
+  if (!flags.name.empty()) parse_case({"case=" + flags.name});  // refuses what is not known
+}
+
+}  // namespace
+
+void add_models(CLI::App& app) {
+  add_list(app, "models", "List the published models",
+           "Examples:\n  meshbench models\n  meshbench models gpt2 > mine.json && meshbench theory "
+           "model=@mine.json mesh=dp8",
+           show_models);
+}
+
+void add_machines(CLI::App& app) {
+  add_list(app, "machines", "List the machines of mode=sim",
+           "Examples:\n  meshbench machines\n  meshbench machines h100x8 > mine.json && meshbench "
+           "sim machine=@mine.json",
+           show_machines);
+}
+
+void add_cases(CLI::App& app) {
+  add_list(app, "cases", "List the named cases",
+           "Examples:\n  meshbench cases\n  meshbench sim case=textbook-100b", show_cases);
+}
+
+void add_case_words(CLI::App& verb, std::vector<std::string>& words) {
+  std::string help =
+      "The case, as key=value words:\n  case=NAME: a named case to start from ('meshbench cases' "
+      "lists them)\n";
+  for (const CaseKey& key : case_keys())
+    help +=
+        fmt::format("  {}={}{}{}\n", key.name, key.values, key.help.empty() ? "" : ": ", key.help);
+  verb.add_option("case", words, help)->type_name("key=value ...");
+}
+
+}  // namespace mb

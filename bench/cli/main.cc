@@ -1,0 +1,62 @@
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "bench/cli/commands.h"
+#include "bench/report/build.h"
+#include "workloads/base/error.h"
+
+namespace {
+
+int guarded(int argc, char** argv) {
+  CLI::App app(
+      "Meshbench runs real training steps of a transformer on a mesh of ranks and tells where the "
+      "time and the memory went.\n"
+      "\nExamples:\n"
+      "  meshbench run case=first\n"
+      "  meshbench run model=gpt-1m mesh=dp2.pp2.tp2 micro_batch=1 global_batch=16 -o row.json "
+      "--trace trace.json\n"
+      "  meshbench sim case=textbook-100b\n"
+      "  meshbench plan model=gpt-1m mesh=pp4 global_batch=8\n"
+      "\nExit codes: 0 done; 2 the command or the case is wrong; 3 the run failed or its numbers "
+      "are not those of one rank;\n"
+      "4 an input cannot be read; 70 a fault of this program; 130 interrupted.",
+      "meshbench");
+  app.set_version_flag("--version", mb::build_text());
+  app.require_subcommand(1);
+  app.fallthrough(false);
+  mb::add_run(app);
+  mb::add_sim(app);
+  mb::add_plan(app);
+  mb::add_theory(app);
+  mb::add_models(app);
+  mb::add_machines(app);
+  mb::add_cases(app);
+  try {
+    app.parse(argc, argv);
+    return mb::kExitOk;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // help and version
+    fmt::print(stderr, "meshbench: {}\nRun with --help for usage.\n", error.what());
+    return mb::kExitUsage;
+  } catch (const mb::Exit& exit) {
+    fmt::print(stderr, "meshbench: {}\n", exit.what());
+    return exit.code;
+  } catch (const mb::Error& error) {
+    fmt::print(stderr, "meshbench: {}\n", error.what());
+    return mb::kExitUsage;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const int code = guarded(argc, argv);
+    return std::fflush(stdout) == 0 ? code : mb::kExitNoData;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "meshbench: internal error: %s\n", error.what());
+    return mb::kExitInternal;
+  }
+}

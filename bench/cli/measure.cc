@@ -1,0 +1,87 @@
+#include "bench/cli/measure.h"
+
+#include "bench/cli/commands.h"
+#include "parallel/exec/sim_executor.h"
+#include "parallel/plan/validate.h"
+#include "parallel/strategy/step.h"
+#include "workloads/base/error.h"
+#include "workloads/model/counts.h"
+#include "workloads/model/data.h"
+
+namespace mb {
+namespace {
+
+// Steps on one rank in fp64 that the automatic check may cost: some seconds on a core.
+constexpr double kAutomaticFlops = 1e11;
+
+std::unique_ptr<TokenSource> open_source(const Case& c) {
+  if (c.data.empty())
+    return make_markov_source(c.model.vocabulary, static_cast<std::uint64_t>(c.seed));
+  try {
+    return open_token_file(c.data, c.model.vocabulary, c.model.sequence, c.global_batch);
+  } catch (const Error& error) {
+    throw Exit(kExitNoData, error.what());
+  }
+}
+
+std::string reason_not_to_verify(const Case& c) {
+  if (c.verify == Verify::off) return "verify=off";
+  if (c.verify == Verify::on) return "";
+  const double flops = model_flops(c.model, c.global_batch, FlopConvention::megatron);
+  return flops <= kAutomaticFlops ? ""
+                                  : "one rank in fp64 would take long for this model and batch; "
+                                    "verify=on does it all the same";
+}
+
+void simulate_case(const Case& c, Measured& result) {
+  const auto cost = make_roofline_cost(result.plan, c.machine);
+  result.timelines.push_back(simulate(result.plan, *cost));
+  result.not_verified = "virtual time moves no data";
+}
+
+void train_case(const Case& c, const Progress& progress, Measured& result) {
+  const auto source = open_source(c);
+  result.data = source->describe();
+  if (source->entropy_nats() >= 0) result.entropy_nats = source->entropy_nats();
+  const auto batches = make_batches(*source, c.global_batch, c.mesh.size(Axis::dp));
+  const InitOptions init{.seed = static_cast<std::uint64_t>(c.seed)};
+  result.not_verified = reason_not_to_verify(c);
+  std::optional<Unsharded> gradients;
+  try {
+    const auto executor = make_thread_executor(
+        result.plan, {.init = init, .batches = batches.get(), .timeout_s = c.timeout_s});
+    const int total = c.warm_up + c.steps;
+    for (int step = 0; step < total; ++step) {
+      StepResult done = executor->step();
+      result.training.push_back(*done.training);
+      if (step >= c.warm_up) result.timelines.push_back(std::move(done.timeline));
+      if (step == 0 && result.not_verified.empty())
+        gradients = gather_gradients(result.plan, *executor, result.training.front());
+      if (!progress(step + 1, total))
+        throw Exit(kExitInterrupted, cat("interrupted after step ", step + 1,
+                                         "; run again with the same case: ", to_text(c)));
+    }
+    result.memory = measured_memory(*executor, c.mesh.world());
+    result.traffic = counted_traffic(*executor, c.mesh.world());
+  } catch (const Error& error) {
+    throw Exit(kExitNoVerdict, error.what());
+  }
+  if (gradients)
+    result.verification = verify_first_step(c.model, c.options, c.global_batch, *source, init,
+                                            *gradients, result.training.front());
+}
+
+}  // namespace
+
+Measured measure(const Case& c, const Progress& progress) {
+  Measured result{.plan = plan_step(c.model, c.mesh, c.options)};
+  validate(result.plan);
+  if (c.mode == Mode::sim) {
+    simulate_case(c, result);
+  } else {
+    train_case(c, progress, result);
+  }
+  return result;
+}
+
+}  // namespace mb

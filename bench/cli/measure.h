@@ -1,0 +1,37 @@
+// Runs a case and collects all that a report needs.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/analysis/memory.h"
+#include "bench/analysis/traffic.h"
+#include "bench/analysis/verify.h"
+#include "bench/cli/case.h"
+#include "parallel/exec/executor.h"
+
+namespace mb {
+
+struct Measured {
+  Plan plan;
+  std::vector<Timeline> timelines;  // of the recorded steps
+  std::vector<Training> training;   // of all steps, the warm-up included; empty in virtual time
+  MeasuredMemory memory;
+  CountedTraffic traffic;
+  std::optional<Verification> verification;
+  std::string not_verified;            // why there is none
+  std::string data;                    // where tokens came from
+  std::optional<double> entropy_nats;  // the least loss that any model can reach on it, where known
+};
+
+// Called after each step, with the number done and to do; false stops the run, which then throws
+// Exit(130).
+using Progress = std::function<bool(int done, int total)>;
+
+// Throws Exit: 4 if the data cannot be read, 3 if a rank fails.
+Measured measure(const Case& c, const Progress& progress);
+
+}  // namespace mb
