@@ -1,0 +1,201 @@
+#include "bench/report/fingerprint.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "bench/report/build.h"
+
+extern char** environ;
+
+namespace mb {
+namespace {
+
+namespace fs = std::filesystem;
+
+// First line of a file; nothing if it cannot be read.
+Fact line_of(const fs::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  if (!std::getline(in, line)) return {};
+  return line;
+}
+
+// The choice in brackets of a line such as "always [madvise] never".
+Fact chosen_of(const fs::path& path) {
+  const Fact fact = line_of(path);
+  const auto* line = std::get_if<std::string>(&fact);
+  if (!line) return {};
+  const std::size_t open = line->find('['), close = line->find(']');
+  if (open == std::string::npos || close == std::string::npos) return *line;
+  return line->substr(open + 1, close - open - 1);
+}
+
+// "key : value" lines of /proc/cpuinfo and /proc/meminfo.
+std::multimap<std::string, std::string> fields_of(const char* path) {
+  std::multimap<std::string, std::string> fields;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    std::string key = line.substr(0, colon), value = line.substr(colon + 1);
+    key.erase(key.find_last_not_of(" \t") + 1);
+    value.erase(0, std::min(value.find_first_not_of(" \t"), value.size()));
+    fields.emplace(std::move(key), std::move(value));
+  }
+  return fields;
+}
+
+Fact first_of(const std::multimap<std::string, std::string>& fields, const char* key) {
+  const auto found = fields.find(key);
+  return found == fields.end() ? Fact{} : Fact{found->second};
+}
+
+// CPUs that this process may run on, and the share of them that its control group allows.
+std::int64_t usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return sysconf(_SC_NPROCESSORS_ONLN);
+  std::int64_t cpus = CPU_COUNT(&set);
+  std::ifstream quota("/sys/fs/cgroup/cpu.max");
+  double limit = 0, period = 0;
+  if (quota >> limit >> period && period > 0)
+    cpus = std::min(cpus, static_cast<std::int64_t>(std::ceil(limit / period)));
+  return cpus;
+}
+
+Fact entries_named(const fs::path& folder, std::string_view prefix) {
+  std::error_code error;
+  std::int64_t count = 0;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    const bool numbered = name.size() > prefix.size() &&
+                          std::isdigit(static_cast<unsigned char>(name[prefix.size()])) != 0;
+    count += name.starts_with(prefix) && (prefix.empty() || numbered);
+  }
+  return error || count == 0 ? Fact{} : Fact{count};
+}
+
+// "2 x NVIDIA H100", from the driver's files.
+Fact gpus() {
+  std::map<std::string, int> models;
+  std::error_code error;
+  for (const auto& gpu : fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    const Fact model = first_of(fields_of((gpu.path() / "information").c_str()), "Model");
+    if (const auto* name = std::get_if<std::string>(&model)) ++models[*name];
+  }
+  std::string text;
+  for (const auto& [name, count] : models)
+    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
+  return text.empty() ? Fact{} : Fact{text};
+}
+
+Fact virtualized(const std::multimap<std::string, std::string>& cpu) {
+  const Fact flags = first_of(cpu, "flags");
+  const auto* text = std::get_if<std::string>(&flags);
+  return text ? Fact{text->find(" hypervisor") != std::string::npos} : Fact{};
+}
+
+std::string text_of(const Fact& fact) {
+  return std::visit(
+      [](const auto& value) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>)
+          return "?";
+        else
+          return fmt::format("{}", value);
+      },
+      fact);
+}
+
+std::map<std::string, Fact> hard_facts() {
+  const auto cpu = fields_of("/proc/cpuinfo"), memory = fields_of("/proc/meminfo");
+  std::set<std::string> sockets;
+  for (auto [i, end] = cpu.equal_range("physical id"); i != end; ++i) sockets.insert(i->second);
+  utsname system{};
+  uname(&system);
+  const BuildInfo build = build_info();
+  std::string transport;
+  for (const auto& [name, value] : published_environment())
+    if (name.starts_with("NCCL_") || name.starts_with("UCX_") || name.starts_with("OMPI_MCA_"))
+      transport += name + '=' + value + ' ';
+  std::map<std::string, Fact> facts = {
+      {"architecture", std::string(system.machine)},
+      {"cpu_model", first_of(cpu, "model name")},
+      {"usable_cpus", usable_cpus()},
+      {"sockets", sockets.empty() ? Fact{} : Fact{static_cast<std::int64_t>(sockets.size())}},
+      {"numa_nodes", entries_named("/sys/devices/system/node", "node")},
+      {"ram_gib", Fact{}},
+      {"gpus", gpus()},
+      {"virtualized", virtualized(cpu)},
+      {"compiler", build.compiler.substr(0, build.compiler.find('.'))},
+      {"build_type", build.type},
+      {"flags_hash", hash_text(build.flags)},
+      {"transport", transport}};
+  if (const auto total = memory.find("MemTotal"); total != memory.end())
+    facts["ram_gib"] = static_cast<std::int64_t>(std::lround(std::stod(total->second) / 0x1p20));
+  return facts;
+}
+
+std::map<std::string, Fact> soft_facts() {
+  const auto cpu = fields_of("/proc/cpuinfo");
+  utsname system{};
+  uname(&system);
+  double load = 0;
+  const bool loaded = getloadavg(&load, 1) == 1;
+  return {{"hostname", std::string(system.nodename)},
+          {"kernel", std::string(system.release)},
+          {"microcode", first_of(cpu, "microcode")},
+          {"governor", line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")},
+          {"no_turbo", line_of("/sys/devices/system/cpu/intel_pstate/no_turbo")},
+          {"smt", line_of("/sys/devices/system/cpu/smt/control")},
+          {"transparent_huge_pages", chosen_of("/sys/kernel/mm/transparent_hugepage/enabled")},
+          {"aslr", line_of("/proc/sys/kernel/randomize_va_space")},
+          {"load_average", loaded ? Fact{load} : Fact{}}};
+}
+
+}  // namespace
+
+Fingerprint fingerprint(const std::map<std::string, Fact>& extra_hard) {
+  Fingerprint print{.hard = hard_facts(), .soft = soft_facts()};
+  for (const auto& [name, fact] : extra_hard) print.hard[name] = fact;
+  std::string text;
+  for (const auto& [name, fact] : print.hard) text += name + '=' + text_of(fact) + '\n';
+  print.id = hash_text(text);
+  return print;
+}
+
+std::map<std::string, std::string> published_environment() {
+  constexpr std::string_view prefixes[] = {"OMP_", "GOMP_", "KMP_",      "DNNL_", "ONEDNN_", "MKL_",
+                                           "UCX_", "NCCL_", "OMPI_MCA_", "CUDA_", "MB_"};
+  constexpr std::string_view secrets[] = {"KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH"};
+  std::map<std::string, std::string> out;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = text.substr(0, equals);
+    const bool listed = std::any_of(std::begin(prefixes), std::end(prefixes),
+                                    [&](std::string_view p) { return name.starts_with(p); });
+    const bool secret =
+        std::any_of(std::begin(secrets), std::end(secrets),
+                    [&](std::string_view s) { return name.find(s) != std::string_view::npos; });
+    if (listed && !secret) out.emplace(name, text.substr(equals + 1));
+  }
+  return out;
+}
+
+std::string hash_text(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace mb

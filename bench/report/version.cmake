@@ -1,0 +1,28 @@
+# Writes OUTPUT, a header with the commit of SOURCE, whenever it changes; run at every build, so
+# that a row never names the commit of an earlier configure.
+set(commit "")
+set(dirty -1)
+find_package(Git QUIET)
+if(GIT_FOUND)
+  execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse HEAD WORKING_DIRECTORY ${SOURCE}
+    OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(failed)
+    set(commit "")
+  else()
+    execute_process(COMMAND ${GIT_EXECUTABLE} status --porcelain -uno WORKING_DIRECTORY ${SOURCE}
+      OUTPUT_VARIABLE changes ERROR_QUIET)
+    if(changes STREQUAL "")
+      set(dirty 0)
+    else()
+      set(dirty 1)
+    endif()
+  endif()
+endif()
+set(text "#define MB_GIT_COMMIT \"${commit}\"\n#define MB_GIT_DIRTY ${dirty}\n")
+set(old "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${OUTPUT} "${text}")
+endif()

@@ -1,0 +1,47 @@
+#include "bench/report/fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "bench/report/build.h"
+
+namespace mb {
+namespace {
+
+TEST(Fingerprint, IdFollowsFromTheHardFactsAlone) {
+  const Fingerprint a = fingerprint(), b = fingerprint();
+  EXPECT_EQ(a.id, b.id);
+  EXPECT_EQ(a.id.size(), 16u);
+  EXPECT_NE(a.id, fingerprint({{"machine_hash", std::string("x")}}).id);
+}
+
+TEST(Fingerprint, KnowsTheCpusThatThisProcessMayUse) {
+  const auto cpus = std::get<std::int64_t>(fingerprint().hard.at("usable_cpus"));
+  EXPECT_GE(cpus, 1);
+}
+
+TEST(Fingerprint, HashIsFnv1a) {
+  EXPECT_EQ(hash_text(""), "cbf29ce484222325");
+  EXPECT_EQ(hash_text("a"), "af63dc4c8601ec8c");
+}
+
+TEST(Environment, OnlyListedVariablesArePublishedAndNoSecret) {
+  setenv("OMP_NUM_THREADS", "3", 1);
+  setenv("MB_API_TOKEN", "x", 1);
+  setenv("SOMETHING_ELSE", "x", 1);
+  const auto published = published_environment();
+  EXPECT_EQ(published.at("OMP_NUM_THREADS"), "3");
+  EXPECT_FALSE(published.contains("MB_API_TOKEN"));
+  EXPECT_FALSE(published.contains("SOMETHING_ELSE"));
+}
+
+TEST(Build, SaysWhatItWasBuiltFrom) {
+  const BuildInfo info = build_info();
+  EXPECT_FALSE(info.compiler.empty());
+  EXPECT_EQ(info.commit.has_value(), info.dirty.has_value());
+  EXPECT_EQ(build_text().substr(0, 10), "meshbench ");
+}
+
+}  // namespace
+}  // namespace mb
