@@ -207,6 +207,7 @@ class Rank {
   }
 
   void execute(InstructionId id) {
+    if (world_.aborted()) throw Aborted(world_.reason());
     const Instruction& instruction = program_.instructions[id];
     std::atomic<InstructionId>& standing = standing_[static_cast<int>(instruction.stream)];
     standing.store(id, std::memory_order_relaxed);
