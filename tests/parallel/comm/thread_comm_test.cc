@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -344,6 +345,34 @@ TEST(Abort, NeverLeavesAPeerInABufferThatIsGone) {
                 }),
                 "enough");
     });
+  }
+}
+
+// The sender scribbles over its buffer as soon as it may.
+TEST(Abort, DeliversAMessageToBothSidesOrToNeither) {
+  for (int repeat = 0; repeat < 100; ++repeat) {
+    ThreadWorld world(3);
+    std::atomic<bool> receiving{false};
+    std::vector<char> sent(1 << 20, 1), got(1 << 20);
+    std::string send_error, recv_error;
+    on_ranks(3, [&](int rank) {
+      const auto comm = world.comm("g", first_ranks(3), rank);
+      if (rank == 0) {
+        send_error = message_of([&] { comm->send(sent.data(), 1 << 20, 1); });
+        std::fill(sent.begin(), sent.end(), 2);
+      }
+      if (rank == 1) {
+        receiving = true;
+        recv_error = message_of([&] { comm->recv(got.data(), 1 << 20, 0); });
+      }
+      if (rank == 2) {
+        while (!receiving) std::this_thread::yield();
+        dawdle(repeat, 1);
+        world.abort("enough");
+      }
+    });
+    EXPECT_EQ(send_error, recv_error);
+    EXPECT_EQ(std::count(got.begin(), got.end(), 1), recv_error == "no Error" ? 1 << 20 : 0);
   }
 }
 
