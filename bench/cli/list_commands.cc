@@ -17,6 +17,13 @@ struct Flags {
   bool json = false;
 };
 
+// "174.6 B": the field counts parameters in billions, not in giga.
+std::string parameters_text(const ModelConfig& model) {
+  std::string text = format_count(static_cast<double>(parameter_count(model)));
+  if (text.back() == 'G') text.back() = 'B';
+  return text;
+}
+
 // A verb that lists all of a table, or prints one entry as the JSON that NAME=@FILE reads.
 template <class Show>
 void add_list(CLI::App& app, const char* verb_name, const char* help, const char* footer,
@@ -49,9 +56,9 @@ void show_models(const Flags& flags) {
                {"vocabulary"},
                {"sequence"}});
   for (const ModelConfig& m : published_models()) {
-    table.add({m.name, m.arch == Arch::gpt ? "gpt" : "llama",
-               format_count(static_cast<double>(parameter_count(m))), cat(m.layers), cat(m.hidden),
-               cat(m.heads), cat(m.kv_heads), cat(m.ffn), cat(m.vocabulary), cat(m.sequence)});
+    table.add({m.name, m.arch == Arch::gpt ? "gpt" : "llama", parameters_text(m), cat(m.layers),
+               cat(m.hidden), cat(m.heads), cat(m.kv_heads), cat(m.ffn), cat(m.vocabulary),
+               cat(m.sequence)});
   }
   fmt::print("{}", table.to_text());
 }

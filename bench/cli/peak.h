@@ -1,0 +1,22 @@
+// What MFU and HFU are shares of.
+#pragma once
+
+#include <string>
+
+#include "bench/cli/case.h"
+
+namespace mb {
+
+struct Peak {
+  int devices = 1;         // of the case: GPUs, or the cores that its ranks can use
+  double flops_per_s = 0;  // of one device: dense, in the dtype of the case
+  std::string source;      // "FMA rate measured on this core"
+};
+// mode=threads: measured on the spot (50 ms), one device for each rank up to the cores that this
+// process may use. mode=sim: the machine's datasheet.
+Peak peak_of(const Case& c);
+
+// Cores that this process may run on.
+int usable_cores();
+
+}  // namespace mb

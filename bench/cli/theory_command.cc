@@ -1,0 +1,133 @@
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/analysis/theory.h"
+#include "bench/cli/commands.h"
+#include "bench/report/table.h"
+#include "workloads/base/error.h"
+#include "workloads/base/units.h"
+#include "workloads/model/counts.h"
+
+namespace mb {
+namespace {
+
+struct Flags {
+  std::vector<std::string> words;
+  bool json = false;
+};
+
+nlohmann::ordered_json json_of(const Case& c, const StepShape& shape) {
+  nlohmann::ordered_json json{
+      {"case", to_text(c)},
+      {"parameters", parameter_count(c.model)},
+      {"tokens_per_step", c.global_batch * c.model.sequence},
+      {"model_flops_megatron", model_flops(c.model, c.global_batch, FlopConvention::megatron)},
+      {"model_flops_palm", model_flops(c.model, c.global_batch, FlopConvention::palm)}};
+  if (const auto bubble =
+          bubble_share(c.options.schedule, shape.stages(), c.options.micro_batches)) {
+    json["bubble_fraction"] = bubble->of_window;
+    json["bubble_over_ideal"] = bubble->of_ideal;
+  }
+  for (int stage = 0; stage < shape.stages(); ++stage) {
+    nlohmann::ordered_json row{{"stage", stage},
+                               {"local_parameters", local_parameters(shape, stage)}};
+    const auto memory = memory_form(shape, stage);
+    for (int m = 0; m < kMemoryClasses; ++m) {
+      if (memory[m]) row["bytes"][std::string(name_of(static_cast<MemoryClass>(m)))] = *memory[m];
+    }
+    for (const Ledger& entry : ledger(shape, stage)) {
+      row["traffic"].push_back(
+          {{"axis", entry.axis},
+           {"kind", entry.kind},
+           {"calls", entry.calls ? nlohmann::ordered_json(*entry.calls) : nullptr},
+           {"elements", entry.elements},
+           {"bytes", entry.bytes}});
+    }
+    json["stages"].push_back(row);
+  }
+  return json;
+}
+
+void print_memory(const StepShape& shape) {
+  std::vector<Column> columns = {{"stage"}, {"parameters"}};
+  std::vector<int> classes;
+  for (int m = 0; m < kMemoryClasses; ++m) {
+    if (memory_form(shape, 0)[m].value_or(0) == 0) continue;
+    classes.push_back(m);
+    columns.push_back({std::string(name_of(static_cast<MemoryClass>(m)))});
+  }
+  columns.push_back({"sum"});
+  Table table(columns);
+  for (int stage = 0; stage < shape.stages(); ++stage) {
+    const auto memory = memory_form(shape, stage);
+    std::vector<std::string> cells = {
+        cat(stage), format_count(static_cast<double>(local_parameters(shape, stage)))};
+    double sum = 0;
+    for (int m : classes) {
+      cells.push_back(format_bytes(static_cast<double>(memory[m].value_or(0))));
+      sum += static_cast<double>(memory[m].value_or(0));
+    }
+    cells.push_back(format_bytes(sum));
+    table.add(cells);
+  }
+  fmt::print("Memory of one rank, textbook form: no temporaries, no message buffers\n{}\n",
+             table.to_text());
+}
+
+void print_traffic(const StepShape& shape) {
+  Table table({{"stage"},
+               {"axis", Align::left},
+               {"kind", Align::left},
+               {"calls"},
+               {"elements"},
+               {"bytes"}});
+  for (int stage = 0; stage < shape.stages(); ++stage) {
+    for (const Ledger& entry : ledger(shape, stage)) {
+      table.add({cat(stage), entry.axis, entry.kind, entry.calls ? cat(*entry.calls) : "by buckets",
+                 cat(entry.elements), format_bytes(static_cast<double>(entry.bytes))});
+    }
+  }
+  fmt::print("Traffic of one rank in a step: calls, elements and bytes of the full tensors\n{}",
+             table.to_text());
+}
+
+void show(const Flags& flags) {
+  const Case c = parse_case(flags.words);
+  const StepShape shape{c.model, c.mesh, c.options};
+  if (flags.json) return fmt::print("{}\n", json_of(c, shape).dump(2));
+  const double tokens = static_cast<double>(c.global_batch * c.model.sequence);
+  fmt::print(
+      "{}\n\n{} parameters, {} tokens a step, {} ranks, {} micro-batches on each data rank\n",
+      to_text(c), format_count(static_cast<double>(parameter_count(c.model))), format_count(tokens),
+      c.mesh.world(), c.options.micro_batches);
+  for (const FlopConvention convention : {FlopConvention::megatron, FlopConvention::palm}) {
+    fmt::print("model FLOPs of a step: {} ({} convention)\n",
+               format_count(model_flops(c.model, c.global_batch, convention)), name_of(convention));
+  }
+  if (const auto bubble = bubble_share(c.options.schedule, shape.stages(), c.options.micro_batches);
+      bubble && shape.stages() > 1) {
+    fmt::print(
+        "pipeline bubble: {:.2f} % of the window, (p-1)/(m+p-1); {:.2f} % of the ideal, (p-1)/m\n",
+        100 * bubble->of_window, 100 * bubble->of_ideal);
+  }
+  fmt::print("\n");
+  print_memory(shape);
+  print_traffic(shape);
+}
+
+}  // namespace
+
+void add_theory(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* verb = app.add_subcommand(
+      "theory", "Closed forms for a case: FLOPs, bubble, memory, traffic; runs nothing");
+  add_case_words(*verb, flags->words);
+  verb->add_flag("--json", flags->json, "Print one JSON document");
+  verb->footer(
+      "Examples:\n  meshbench theory case=textbook-100b\n  meshbench theory model=gpt-1m "
+      "mesh=dp2.pp2.tp2 global_batch=16 --json");
+  verb->callback([flags] { show(*flags); });
+}
+
+}  // namespace mb

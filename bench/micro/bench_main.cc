@@ -1,0 +1,87 @@
+#include "bench/micro/bench_main.h"
+
+#include <benchmark/benchmark.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "workloads/base/error.h"
+#include "workloads/ops/launch.h"
+
+extern char** environ;
+
+namespace mb {
+namespace {
+
+void drop_benchmark_variables() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with("BENCHMARK_")) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  for (const std::string& name : names) {
+    std::fprintf(stderr, "ignoring %s from the environment; give the flag instead\n", name.c_str());
+    unsetenv(name.c_str());
+  }
+}
+
+// Counts errors, which the library itself leaves out of the exit code.
+class CountingReporter : public benchmark::ConsoleReporter {
+ public:
+  explicit CountingReporter(OutputOptions options) : ConsoleReporter(options) {}
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) errors += run.error_occurred;
+    ConsoleReporter::ReportRuns(runs);
+  }
+  int errors = 0;
+};
+
+}  // namespace
+
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+int run_benchmarks(int argc, char** argv,
+                   const std::function<void(const std::vector<std::string>&)>& add) {
+  drop_benchmark_variables();
+  benchmark::Initialize(&argc, argv);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (const std::string& argument : arguments) {
+    if (!argument.starts_with("-")) continue;
+    std::fprintf(stderr, "%s: unknown flag %s; --help lists the flags\n", argv[0],
+                 argument.c_str());
+    return 2;
+  }
+#ifdef NDEBUG
+  benchmark::AddCustomContext("meshbench_build_type", "release");
+#else
+  benchmark::AddCustomContext("meshbench_build_type", "debug");
+#endif
+  benchmark::AddCustomContext("meshbench_compiler", __VERSION__);
+  benchmark::AddCustomContext("meshbench_isa", cpu_isa());
+  benchmark::AddCustomContext("meshbench_matmul_fp32", matmul_backend(DType::fp32));
+  try {
+    add(arguments);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+    return 2;
+  }
+  const bool colour = isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR");
+  CountingReporter reporter(colour ? benchmark::ConsoleReporter::OO_Defaults
+                                   : benchmark::ConsoleReporter::OO_Tabular);
+  const std::size_t matched = benchmark::RunSpecifiedBenchmarks(&reporter);
+  benchmark::Shutdown();
+  if (matched == 0) {
+    std::fprintf(stderr, "%s: no benchmark matches the filter\n", argv[0]);
+    return 4;
+  }
+  return reporter.errors > 0 ? 3 : 0;
+}
+
+}  // namespace mb

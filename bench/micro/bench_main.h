@@ -1,0 +1,21 @@
+// The main of every Google Benchmark binary of this project, with the library's traps closed:
+// leaked BENCHMARK_* variables do not shrink a run, an unknown flag and a filter that matches
+// nothing fail, and so does an error in any benchmark.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace mb {
+
+// `add` registers the benchmarks; it gets the arguments that are not --benchmark_* flags and throws
+// Error for those it does not want. Exit codes as of `meshbench`: 0, 2 usage, 3 a benchmark failed,
+// 4 the filter matches nothing.
+int run_benchmarks(int argc, char** argv,
+                   const std::function<void(const std::vector<std::string>&)>& add);
+
+// For names and labels: control characters would make the JSON output unreadable.
+std::string printable(std::string text);
+
+}  // namespace mb

@@ -1,0 +1,125 @@
+// Whole training steps as benchmarks: one a case. Time is the step window: from the first rank's
+// start to the slowest rank's end.
+//
+//   step_bench                                          the cases below
+//   step_bench "model=gpt-10m global_batch=8" "case=first" --benchmark_repetitions=3
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+#include "bench/analysis/memory.h"
+#include "bench/analysis/metrics.h"
+#include "bench/analysis/stats.h"
+#include "bench/cli/case.h"
+#include "bench/cli/peak.h"
+#include "bench/micro/bench_main.h"
+#include "parallel/exec/sim_executor.h"
+#include "parallel/plan/validate.h"
+#include "parallel/strategy/step.h"
+#include "workloads/base/error.h"
+#include "workloads/model/counts.h"
+#include "workloads/model/data.h"
+
+namespace mb {
+namespace {
+
+constexpr const char* kDefaultCases[] = {
+    "model=gpt-1m mesh=1 micro_batch=8 global_batch=8",
+    "model=gpt-1m mesh=dp2 micro_batch=8 global_batch=16",
+    "model=gpt-1m mesh=tp2 micro_batch=8 global_batch=8",
+    "model=gpt-1m mesh=pp2 micro_batch=2 global_batch=16",
+    "model=gpt-1m mesh=dp2.pp2.tp2 micro_batch=1 global_batch=16",
+    "model=llama-1m mesh=dp2 micro_batch=8 global_batch=16",
+    "case=textbook-100b",
+};
+
+// A name without spaces, as filters want it: "gpt-1m/dp2/1f1b/mb8/gb16".
+std::string name_of(const Case& c) {
+  return printable(cat(c.model_name, '/', c.mesh.to_text(), '/', c.options.schedule, "/mb",
+                       c.options.micro_batch, "/gb", c.global_batch, '/', name_of(c.options.dtype),
+                       '/', name_of(c.mode)));
+}
+
+void add_counters(benchmark::State& state, const Case& c, const Plan& plan,
+                  const Executor& executor, const std::vector<StepTimes>& steps,
+                  const Peak& peak_rate) {
+  StepWork work{.tokens = static_cast<double>(c.global_batch * c.model.sequence),
+                .model_flops = model_flops(c.model, c.global_batch, FlopConvention::megatron),
+                .recomputed_flops = recomputed_flops(plan),
+                .devices = peak_rate.devices,
+                .peak_flops_per_s = peak_rate.flops_per_s};
+  for (const Metric& metric : step_metrics(steps, work)) {
+    if (metric.samples.empty()) continue;
+    const bool wanted = metric.name == "tokens_per_s" || metric.name == "mfu" ||
+                        metric.name == "hfu" || metric.name == "bubble_fraction" ||
+                        metric.name == "exposed_comm_s";
+    if (wanted) state.counters[metric.name] = median(metric.samples);
+  }
+  std::int64_t total = 0;
+  BytesByClass peak{};
+  for (int rank = 0; rank < c.mesh.world(); ++rank) {
+    const std::optional<MemoryPeak> measured = executor.memory(rank);
+    const MemoryPeak memory = measured ? *measured : memory_peak(plan.program_of(rank));
+    total = std::max(total, memory.total_bytes);
+    for (int m = 0; m < kMemoryClasses; ++m) peak[m] = std::max(peak[m], memory.class_peak[m]);
+    if (!measured && rank >= plan.mesh.size(Axis::pp)) break;
+  }
+  state.counters["peak_bytes"] = static_cast<double>(total);
+  for (int m = 0; m < kMemoryClasses; ++m) {
+    if (peak[m] > 0)
+      state.counters[cat("peak_", name_of(static_cast<MemoryClass>(m)), "_bytes")] =
+          static_cast<double>(peak[m]);
+  }
+}
+
+void run(benchmark::State& state, const Case& c) {
+  const Plan plan = plan_step(c.model, c.mesh, c.options);
+  validate(plan);
+  const auto source = make_markov_source(c.model.vocabulary, static_cast<std::uint64_t>(c.seed));
+  const auto batches = make_batches(*source, c.global_batch, c.mesh.size(Axis::dp));
+  const auto cost = make_roofline_cost(plan, c.machine);
+  const auto executor =
+      c.mode == Mode::sim
+          ? make_sim_executor(plan, *cost)
+          : make_thread_executor(plan, {.batches = batches.get(), .timeout_s = c.timeout_s});
+  if (c.mode != Mode::sim) {
+    for (int i = 0; i < c.warm_up; ++i) executor->step();
+  }
+  std::vector<StepTimes> steps;
+  for (auto _ : state) {
+    const StepResult result = executor->step();
+    const Span window = result.timeline.window();
+    state.SetIterationTime(static_cast<double>(window.end_ns - window.start_ns) * 1e-9);
+    state.PauseTiming();
+    if (steps.size() < 50) steps.push_back(step_times(plan, result.timeline));
+    state.ResumeTiming();
+  }
+  add_counters(state, c, plan, *executor, steps, peak_of(c));
+  state.SetLabel(printable(to_text(c)));
+}
+
+void add(const std::vector<std::string>& arguments) {
+  std::vector<std::string> cases = arguments;
+  if (cases.empty()) cases.assign(std::begin(kDefaultCases), std::end(kDefaultCases));
+  for (const std::string& text : cases) {
+    std::istringstream words(text);
+    const Case c = parse_case({std::istream_iterator<std::string>(words), {}});
+    benchmark::RegisterBenchmark(name_of(c).c_str(),
+                                 [c](benchmark::State& state) {
+                                   try {
+                                     run(state, c);
+                                   } catch (const std::exception& error) {
+                                     state.SkipWithError(printable(error.what()).c_str());
+                                   }
+                                 })
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
+  }
+}
+
+}  // namespace
+}  // namespace mb
+
+int main(int argc, char** argv) { return mb::run_benchmarks(argc, argv, mb::add); }
