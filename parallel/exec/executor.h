@@ -26,6 +26,9 @@ struct Training {
 struct StepResult {
   Timeline timeline;
   std::optional<Training> training;
+  // CPU time of every compute instruction, by rank and id: what it would take on a core of its own.
+  // Empty in virtual time and where the device keeps no such clock.
+  std::vector<std::vector<std::int64_t>> cpu_ns;
 };
 
 // What one rank's communicators carried in a step, by process group.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -19,6 +20,12 @@
 
 namespace mb {
 namespace {
+
+std::int64_t thread_cpu_ns() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
 
 // Live bytes by class, counted as the rank takes and gives back its tensors.
 class MemoryCounter {
@@ -52,6 +59,7 @@ class Rank {
   Rank(const Plan& plan, int rank, const LiveSettings& settings, ThreadWorld& world)
       : plan_(plan),
         program_(plan.program_of(rank)),
+        lifetimes_(program_),
         rank_(rank),
         settings_(settings),
         world_(world),
@@ -66,15 +74,16 @@ class Rank {
     for (const Tensor& tensor : program_.tensors) {
       if (tensor.persistent && tensor.base == kNone) memory_.take(tensor, kNone);
     }
-    by_life();
     for (auto& standing : standing_) standing.store(kNone);
   }
 
   // Submits the whole list and waits for its end. On any error: aborts the world and keeps what()
   // for step().
-  void run(std::int64_t step, std::vector<Span>& spans) {
+  void run(std::int64_t step, std::vector<Span>& spans, std::vector<std::int64_t>& cpu_ns) {
     context_.step = step;
     spans_ = &spans;
+    cpu_ns.assign(spans.size(), 0);
+    cpu_ns_ = &cpu_ns;
     traffic_.clear();
     for (const auto& [key, comm] : comms_)
       traffic_.push_back({.group = key.group, .point_to_point = key.point_to_point});
@@ -180,29 +189,17 @@ class Rank {
     }
   }
 
-  // Which tensors come to life at an instruction, and which are given back after it.
-  void by_life() {
-    born_.resize(program_.instructions.size());
-    dead_.resize(program_.instructions.size());
-    for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
-      const Tensor& tensor = program_.tensors[t];
-      if (tensor.persistent || tensor.base != kNone || tensor.first == kNone) continue;
-      born_[tensor.first].push_back(t);
-      dead_[tensor.last].push_back(t);
-    }
-  }
-
   void submit_all() {
     std::vector<Event> events(program_.instructions.size());
     for (InstructionId id = 0; id < static_cast<InstructionId>(program_.instructions.size());
          ++id) {
       const Instruction& instruction = program_.instructions[id];
       const int stream = static_cast<int>(instruction.stream);
-      for (TensorId t : born_[id]) memory_.take(program_.tensors[t], id);
+      for (TensorId t : lifetimes_.born_at(id)) memory_.take(program_.tensors[t], id);
       for (InstructionId before : program_.after(instruction))
         device_->wait(stream, events[before]);
       events[id] = device_->submit(stream, [this, id] { execute(id); });
-      for (TensorId t : dead_[id]) memory_.give(program_.tensors[t]);
+      for (TensorId t : lifetimes_.dead_after(id)) memory_.give(program_.tensors[t]);
     }
   }
 
@@ -213,6 +210,8 @@ class Rank {
     standing.store(id, std::memory_order_relaxed);
     const bool marked = markers_active();
     if (marked) push_marker(instruction);
+    const bool timed = std::holds_alternative<Compute>(instruction.action);
+    const std::int64_t cpu_start = timed ? thread_cpu_ns() : 0;
     const std::int64_t start = now_ns();
     try {
       perform(instruction);
@@ -226,6 +225,7 @@ class Rank {
       throw;
     }
     (*spans_)[id] = {start, now_ns()};
+    if (timed) (*cpu_ns_)[id] = thread_cpu_ns() - cpu_start;
     if (marked) marker_pop();
     standing.store(kNone, std::memory_order_relaxed);
     progress_.fetch_add(1, std::memory_order_relaxed);
@@ -288,6 +288,7 @@ class Rank {
 
   const Plan& plan_;
   const Program& program_;
+  const Lifetimes lifetimes_;
   int rank_;
   const LiveSettings& settings_;
   ThreadWorld& world_;
@@ -296,9 +297,9 @@ class Rank {
   OpContext context_;
   std::map<CommKey, std::unique_ptr<Comm>> comms_;
   std::vector<GroupTraffic> traffic_;  // in the order of comms_
-  std::vector<std::vector<TensorId>> born_, dead_;
   MemoryCounter memory_;
   std::vector<Span>* spans_ = nullptr;
+  std::vector<std::int64_t>* cpu_ns_ = nullptr;
   std::array<std::atomic<InstructionId>, kStreams> standing_;
   std::atomic<std::int64_t> progress_{0};
 };
@@ -315,8 +316,11 @@ class ThreadExecutor final : public Executor {
   StepResult step() override {
     require(!world_.aborted(), "an earlier step failed: ", world_.reason());
     StepResult result{.timeline = empty_timeline(plan_)};
+    result.cpu_ns.resize(ranks_.size());
     const Watchdog watchdog(*this);
-    on_all_ranks([&](int rank) { ranks_[rank]->run(step_, result.timeline.lanes[rank]); });
+    on_all_ranks([&](int rank) {
+      ranks_[rank]->run(step_, result.timeline.lanes[rank], result.cpu_ns[rank]);
+    });
     require(!world_.aborted(), world_.reason());
     ++step_;
     const std::vector<double> scalars = ranks_[0]->read(ranks_[0]->program().scalars);
