@@ -24,14 +24,14 @@ struct HeadLayout {
 
   template <class Op>
   static HeadLayout of(const Op& op) {
-    // 16 more than a power of two: rows of scores then fall into different cache sets.
+    // Not a power of two: rows of scores then fall into different cache sets.
     return {op.heads,
             op.kv_heads,
             op.head_dim,
             op.sequence,
             (op.heads + 2 * op.kv_heads) * op.head_dim,
             op.heads * op.head_dim,
-            (op.sequence + 15) / 16 * 16 + 16};
+            whole_blocks(op.sequence) + kScoreBlock};
   }
   std::int64_t q(std::int64_t batch, std::int64_t head) const {
     return batch * sequence * qkv_row + head * head_dim;

@@ -14,9 +14,9 @@
 namespace mb {
 namespace {
 
-// Highest rate of `tries` runs of work(), which returns its FLOPs.
+// Most of what work() returns, per nanosecond, of `tries` runs: GFLOP/s or GB/s.
 template <class Work>
-double best_gflops(int tries, Work work) {
+double best_per_ns(int tries, Work work) {
   double best = 0;
   for (int i = 0; i < tries; ++i) {
     const double start = thread_cpu_ns();
@@ -39,7 +39,7 @@ double measure_fma_gflops(DType dtype) {
           "a core's peak is measured in fp32 or fp64, not ", name_of(dtype));
   const CpuKernels& kernels = cpu_kernels();
   const auto run = dtype == DType::fp32 ? kernels.multiply_add_fp32 : kernels.multiply_add_fp64;
-  return best_gflops(10, [&] { return run(1'500'000); });
+  return best_per_ns(10, [&] { return run(1'500'000); });
 }
 
 double measure_matmul_gflops(const Matmul& matmul, DType dtype) {
@@ -56,8 +56,19 @@ double measure_matmul_gflops(const Matmul& matmul, DType dtype) {
     return flops(op);
   };
   run();
-  const double one_ns = std::max(1.0, flops(op) / best_gflops(2, run));
-  return best_gflops(std::clamp(static_cast<int>(1e8 / one_ns), 3, 1000), run);
+  const double one_ns = std::max(1.0, flops(op) / best_per_ns(2, run));
+  return best_per_ns(std::clamp(static_cast<int>(1e8 / one_ns), 3, 1000), run);
+}
+
+double measure_triad_gb_per_s() {
+  const std::size_t n = std::size_t{8} << 20;
+  std::vector<float> a(n, 0.0f), b(n, 1.0f), c(n, 2.0f);
+  const auto triad = [&] {
+    for (std::size_t i = 0; i < n; ++i) a[i] = b[i] + 0.5f * c[i];
+    asm volatile("" : : "r"(a.data()) : "memory");
+    return 12.0 * n;
+  };
+  return best_per_ns(5, triad);
 }
 
 }  // namespace mb

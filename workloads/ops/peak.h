@@ -14,6 +14,9 @@ double measure_fma_gflops(DType dtype);
 // about 100 ms after a warm-up.
 double measure_matmul_gflops(const Matmul& op, DType dtype);
 
+// a = b + s * c over 3 * 32 MiB, counting 12 bytes per element (McCalpin's STREAM).
+double measure_triad_gb_per_s();
+
 // CPU time of the calling thread.
 double thread_cpu_ns();
 

@@ -44,15 +44,26 @@ static MB_HD void cross_entropy_gradient_row(Team team, T* x, T max, T sum, bool
   team.for_each(n - valid, [=](std::int64_t i) { x[valid + i] = T(0); });
 }
 
+// Rows of attention scores have room for a whole number of these, so that no loop has a tail.
+inline constexpr std::int64_t kScoreBlock = 16;
+static MB_HD std::int64_t whole_blocks(std::int64_t length) {
+  return (length + kScoreBlock - 1) / kScoreBlock * kScoreBlock;
+}
+
 // Scores of one query to p = exp(scale * (x - max)) for the first `length` keys and 0 up to
 // `width`. Returns the sum; *max is of the scaled scores.
 template <class Team, class T>
 static MB_HD T attention_row(Team team, T* x, T scale, std::int64_t length, std::int64_t width,
                              T* max) {
-  const T top = max_row(team, x, length) * scale;
-  const T sum = team.template sum<T>(
-      length, [=](std::int64_t i) { return x[i] = exp_of(x[i] * scale - top); });
-  team.for_each(width - length, [=](std::int64_t i) { x[length + i] = T(0); });
+  const std::int64_t padded = whole_blocks(length);
+  const T lowest = -static_cast<T>(__builtin_inff());
+  const T top = scale * team.template max<T>(
+                            padded, [=](std::int64_t i) { return i < length ? x[i] : lowest; });
+  const T sum = team.template sum<T>(padded, [=](std::int64_t i) {
+    const T p = exp_of(x[i] * scale - top);
+    return x[i] = i < length ? p : T(0);
+  });
+  team.for_each(width - padded, [=](std::int64_t i) { x[padded + i] = T(0); });
   *max = top;
   return sum;
 }
@@ -62,12 +73,14 @@ static MB_HD T attention_row(Team team, T* x, T scale, std::int64_t length, std:
 template <class Team, class T>
 static MB_HD void attention_gradient_row(Team team, T* x, T* dp, T scale, T lse, T dot,
                                          std::int64_t length, std::int64_t width) {
-  team.for_each(length, [=](std::int64_t i) {
+  const std::int64_t padded = whole_blocks(length);
+  team.for_each(padded, [=](std::int64_t i) {
     const T p = exp_of(x[i] * scale - lse);
-    x[i] = p;
-    dp[i] = p * (dp[i] - dot) * scale;
+    const T ds = p * (dp[i] - dot) * scale;
+    x[i] = i < length ? p : T(0);
+    dp[i] = i < length ? ds : T(0);
   });
-  team.for_each(width - length, [=](std::int64_t i) { x[length + i] = dp[length + i] = T(0); });
+  team.for_each(width - padded, [=](std::int64_t i) { x[padded + i] = dp[padded + i] = T(0); });
 }
 
 }  // namespace mb

@@ -69,6 +69,15 @@ TEST(Matmul, EqualsATripleLoopAcrossTheBlocksOfTheBuiltInKernel) {
   }
 }
 
+TEST(Matmul, EqualsATripleLoopWhereItIsComputedInParts) {
+  for (const Backend& backend : testing::backends()) {
+    expect_matches_naive(backend, {768, 65, 3, true, false, true, true});
+    expect_matches_naive(backend, {832, 33, 3, true, true, false, false});
+    expect_matches_naive(backend, {9, 1536, 20, false, false, true, false});
+    expect_matches_naive(backend, {448, 832, 2, true, false, true, false});
+  }
+}
+
 TEST(Matmul, EqualsPyTorchsLinearLayer) {
   for (const Backend& backend : testing::backends()) {
     for (const auto& c : testing::load_cases("ops_linear.txt", "linear")) {
