@@ -4,6 +4,8 @@
 #include <map>
 #include <vector>
 
+#include "parallel/plan/liveness.h"
+
 namespace mb {
 namespace {
 
@@ -64,32 +66,6 @@ class FreeList {
   std::int64_t end_;
 };
 
-// Tensor ids grouped by an instruction id of theirs: ids of group i are [begin[i], begin[i + 1]) of
-// `tensors`.
-struct ByInstruction {
-  std::vector<std::uint32_t> begin;
-  std::vector<TensorId> tensors;
-
-  template <class Key>
-  ByInstruction(const Program& program, Key key) : begin(program.instructions.size() + 1, 0) {
-    const auto each = [&](auto visit) {
-      for (TensorId t = 0; t < static_cast<TensorId>(program.tensors.size()); ++t) {
-        const Tensor& tensor = program.tensors[t];
-        if (!tensor.persistent && tensor.base == kNone && tensor.first != kNone)
-          visit(t, key(tensor));
-      }
-    };
-    each([&](TensorId, InstructionId i) { ++begin[i + 1]; });
-    for (std::size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
-    tensors.resize(begin.back());
-    std::vector<std::uint32_t> next(begin.begin(), begin.end() - 1);
-    each([&](TensorId t, InstructionId i) { tensors[next[i]++] = t; });
-  }
-  std::span<const TensorId> at(std::size_t i) const {
-    return {tensors.data() + begin[i], begin[i + 1] - begin[i]};
-  }
-};
-
 }  // namespace
 
 void place_in_arena(Program& program) {
@@ -100,21 +76,20 @@ void place_in_arena(Program& program) {
     end += aligned(tensor.bytes);
   }
   FreeList free(end);
-  const ByInstruction born(program, [](const Tensor& t) { return t.first; });
-  const ByInstruction dead(program, [](const Tensor& t) { return t.last; });
+  const Lifetimes lifetimes(program);
 
   std::vector<std::pair<InstructionId, InstructionId>>
       extra;  // (instruction, compute instruction it has to wait for)
-  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+  for (InstructionId i = 0; i < static_cast<InstructionId>(program.instructions.size()); ++i) {
     InstructionId wait = kNone;
-    for (TensorId t : born.at(i)) {
+    for (TensorId t : lifetimes.born_at(i)) {
       const FreeList::Place place = free.take(aligned(program.tensors[t].bytes));
       program.tensors[t].offset = place.offset;
       wait = std::max(wait, place.used_until);
     }
     if (program.instructions[i].stream != Stream::compute && wait != kNone)
       extra.emplace_back(i, wait);
-    for (TensorId t : dead.at(i))
+    for (TensorId t : lifetimes.dead_after(i))
       free.give(program.tensors[t].offset, aligned(program.tensors[t].bytes),
                 program.tensors[t].last);
   }

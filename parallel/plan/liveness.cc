@@ -1,28 +1,40 @@
 #include "parallel/plan/liveness.h"
 
-#include <vector>
+#include <algorithm>
 
 namespace mb {
+
+Lifetimes::Groups::Groups(const Program& program, InstructionId Tensor::*key)
+    : begin(program.instructions.size() + 1, 0) {
+  const auto each = [&](auto visit) {
+    for (TensorId t = 0; t < static_cast<TensorId>(program.tensors.size()); ++t) {
+      const Tensor& tensor = program.tensors[t];
+      if (!tensor.persistent && tensor.base == kNone && tensor.first != kNone)
+        visit(t, tensor.*key);
+    }
+  };
+  each([&](TensorId, InstructionId i) { ++begin[i + 1]; });
+  for (std::size_t i = 1; i < begin.size(); ++i) begin[i] += begin[i - 1];
+  tensors.resize(begin.back());
+  std::vector<std::uint32_t> next(begin.begin(), begin.end() - 1);
+  each([&](TensorId t, InstructionId i) { tensors[next[i]++] = t; });
+}
+
+Lifetimes::Lifetimes(const Program& program)
+    : born_(program, &Tensor::first), dead_(program, &Tensor::last) {}
 
 MemoryPeak memory_peak(const Program& program) {
   BytesByClass live{};
   std::int64_t total = 0;
-  std::vector<std::vector<TensorId>> born(program.instructions.size()),
-      dead(program.instructions.size());
-  for (TensorId t = 0; t < static_cast<TensorId>(program.tensors.size()); ++t) {
-    const Tensor& tensor = program.tensors[t];
-    if (tensor.base != kNone) continue;
-    if (tensor.persistent) {
-      live[static_cast<int>(tensor.memory)] += tensor.bytes;
-      total += tensor.bytes;
-    } else if (tensor.first != kNone) {
-      born[tensor.first].push_back(t);
-      dead[tensor.last].push_back(t);
-    }
+  for (const Tensor& tensor : program.tensors) {
+    if (tensor.base != kNone || !tensor.persistent) continue;
+    live[static_cast<int>(tensor.memory)] += tensor.bytes;
+    total += tensor.bytes;
   }
   MemoryPeak peak{.total_bytes = total, .at_total_peak = live, .class_peak = live};
-  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-    for (TensorId t : born[i]) {
+  const Lifetimes lifetimes(program);
+  for (InstructionId i = 0; i < static_cast<InstructionId>(program.instructions.size()); ++i) {
+    for (TensorId t : lifetimes.born_at(i)) {
       const int memory = static_cast<int>(program.tensors[t].memory);
       live[memory] += program.tensors[t].bytes;
       total += program.tensors[t].bytes;
@@ -30,10 +42,10 @@ MemoryPeak memory_peak(const Program& program) {
     }
     if (total > peak.total_bytes) {
       peak.total_bytes = total;
-      peak.at = static_cast<InstructionId>(i);
+      peak.at = i;
       peak.at_total_peak = live;
     }
-    for (TensorId t : dead[i]) {
+    for (TensorId t : lifetimes.dead_after(i)) {
       live[static_cast<int>(program.tensors[t].memory)] -= program.tensors[t].bytes;
       total -= program.tensors[t].bytes;
     }
