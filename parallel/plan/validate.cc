@@ -1,5 +1,6 @@
 #include "parallel/plan/validate.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <vector>
@@ -11,136 +12,151 @@
 namespace mb {
 namespace {
 
-struct Checker {
-  const Plan& plan;
-  const Program& program;
+// One pass over a Program. What a stream knows to have ended is one instruction a stream: all that
+// came before on that stream has ended too.
+class Checker {
+ public:
+  Checker(const Plan& plan, const Program& program)
+      : plan_(plan), program_(program), states_(program.tensors.size()) {
+    known_.fill(never());
+    ended_.reserve(program.instructions.size());
+  }
 
-  std::string at(InstructionId id) const { return describe(plan, program.stage, id); }
-  std::string name(TensorId t) const { return tensor_text(plan, program.tensors[t]); }
-
-  void uses() const {
-    std::vector<InstructionId> writer(program.tensors.size(), kNone);
-    std::vector<bool> used(program.tensors.size(), false);
-    for (InstructionId id = 0; id < static_cast<InstructionId>(program.instructions.size()); ++id) {
-      const Instruction& instruction = program.instructions[id];
-      for (InstructionId before : program.after(instruction)) {
-        require(before >= 0 && before < id, at(id), " waits for #", before,
-                ", which does not come before it");
+  void run() {
+    for (TensorId t = 0; t < count(program_.tensors); ++t) place(t);
+    for (InstructionId id = 0; id < count(program_.instructions); ++id) {
+      const Instruction& instruction = program_.instructions[id];
+      Clock& known = known_[static_cast<int>(instruction.stream)];
+      wait(id, instruction, known);
+      for (TensorId t : program_.reads(instruction)) read(id, program_.root(t));
+      for (TensorId t : program_.writes(instruction)) write(id, program_.root(t));
+      known[static_cast<int>(instruction.stream)] = id;
+      for (TensorId t : program_.reads(instruction)) use(id, program_.root(t));
+      for (TensorId t : program_.writes(instruction)) use(id, program_.root(t));
+      for (TensorId t : program_.writes(instruction)) {
+        states_[program_.root(t)].writer = states_[program_.root(t)].unread = id;
       }
-      for (TensorId t : program.reads(instruction)) {
-        const TensorId root = program.root(t);
-        require(program.tensors[root].persistent || writer[root] != kNone, at(id), " reads ",
-                name(t), ", which nothing has written");
-        used[root] = true;
-      }
-      for (TensorId t : program.writes(instruction)) writer[program.root(t)] = id;
+      ended_.push_back(known);
     }
-    for (TensorId t = 0; t < static_cast<TensorId>(program.tensors.size()); ++t) {
-      if (program.tensors[t].base != kNone) continue;
-      require(program.tensors[t].persistent || writer[t] == kNone || used[t], at(writer[t]),
-              " writes ", name(t), ", which nothing reads: a leak");
+    for (TensorId t = 0; t < count(program_.tensors); ++t) {
+      const InstructionId unread = states_[t].unread;
+      if (unread != kNone && !program_.tensors[t].persistent)
+        throw Error(cat(at(unread), " writes ", name(t), ", which nothing reads: a leak"));
     }
   }
 
-  // Every pair (write, later use) on two streams must be ordered by waits; likewise (use, later
-  // write).
-  void order() const {
-    using Clock = std::array<InstructionId, kStreams>;
-    const auto none = [] {
-      Clock clock;
-      clock.fill(kNone);
-      return clock;
-    };
-    struct State {
-      Clock uses;
-      InstructionId writer;
-    };
-    std::vector<State> state(program.tensors.size(), State{none(), kNone});
-    std::vector<Clock> ended(program.instructions.size());
-    std::array<Clock, kStreams> known;
-    known.fill(none());
-    for (InstructionId id = 0; id < static_cast<InstructionId>(program.instructions.size()); ++id) {
-      const Instruction& instruction = program.instructions[id];
-      const int own = static_cast<int>(instruction.stream);
-      for (InstructionId before : program.after(instruction)) {
-        for (int s = 0; s < kStreams; ++s)
-          known[own][s] = std::max(known[own][s], ended[before][s]);
-      }
-      const auto ordered = [&](InstructionId earlier, TensorId t) {
-        if (earlier == kNone) return;
-        const int on = static_cast<int>(program.instructions[earlier].stream);
-        require(on == own || known[own][on] >= earlier, at(id), " and ", at(earlier), " both use ",
-                name(t), " and nothing orders them");
-      };
-      for (TensorId t : program.reads(instruction)) ordered(state[program.root(t)].writer, t);
-      for (TensorId t : program.writes(instruction)) {
-        for (InstructionId use : state[program.root(t)].uses) ordered(use, t);
-      }
-      for (TensorId t : program.reads(instruction)) state[program.root(t)].uses[own] = id;
-      for (TensorId t : program.writes(instruction)) {
-        state[program.root(t)].uses[own] = id;
-        state[program.root(t)].writer = id;
-      }
-      known[own][own] = id;
-      ended[id] = known[own];
+ private:
+  using Clock = std::array<InstructionId, kStreams>;
+  static Clock never() {
+    Clock clock;
+    clock.fill(kNone);
+    return clock;
+  }
+  struct State {
+    Clock uses = never();
+    InstructionId writer = kNone;
+    InstructionId unread = kNone;  // the last write, until it is read
+  };
+  struct Range {
+    std::int64_t end;
+    TensorId tensor;
+  };
+
+  static std::int32_t count(const auto& list) { return static_cast<std::int32_t>(list.size()); }
+  std::string at(InstructionId id) const { return describe(plan_, program_.stage, id); }
+  std::string name(TensorId t) const { return tensor_text(plan_, program_.tensors[t]); }
+
+  // Where a tensor lies; a persistent one takes its place for good.
+  void place(TensorId t) {
+    const Tensor& tensor = program_.tensors[t];
+    if (tensor.base != kNone) {
+      if (tensor.base_offset < 0 ||
+          tensor.base_offset + tensor.bytes > program_.tensors[tensor.base].bytes)
+        throw Error(cat("stage ", program_.stage, ": ", name(t), " reaches outside of ",
+                        name(tensor.base)));
+      return;
+    }
+    if (tensor.offset < 0 || tensor.offset + tensor.bytes > program_.arena_bytes)
+      throw Error(cat("stage ", program_.stage, ": ", name(t), " lies outside of the arena"));
+    if (tensor.persistent) occupy(t, kNone);
+  }
+
+  void wait(InstructionId id, const Instruction& instruction, Clock& known) const {
+    for (InstructionId before : program_.after(instruction)) {
+      if (before < 0 || before >= id)
+        throw Error(cat(at(id), " waits for #", before, ", which does not come before it"));
+      for (int s = 0; s < kStreams; ++s) known[s] = std::max(known[s], ended_[before][s]);
     }
   }
 
-  void memory() const {
-    std::vector<std::vector<TensorId>> born(program.instructions.size()),
-        dead(program.instructions.size());
-    std::map<std::int64_t, TensorId> live;  // by offset
-    const auto enter = [&](TensorId t) {
-      const Tensor& tensor = program.tensors[t];
-      if (tensor.bytes == 0) return;
-      require(tensor.offset >= 0 && tensor.offset + tensor.bytes <= program.arena_bytes, name(t),
-              " lies outside of the arena of stage ", program.stage);
-      const auto next = live.lower_bound(tensor.offset);
-      const auto clash = [&](TensorId other) {
-        throw Error(cat("stage ", program.stage, ": ", name(t), " and ", name(other),
+  void read(InstructionId id, TensorId t) {
+    State& state = states_[t];
+    if (!program_.tensors[t].persistent && state.writer == kNone)
+      throw Error(cat(at(id), " reads ", name(t), ", which nothing has written"));
+    order(state.writer, id, t, t);
+    state.unread = kNone;
+  }
+
+  void write(InstructionId id, TensorId t) {
+    for (InstructionId earlier : states_[t].uses) order(earlier, id, t, t);
+    if (states_[t].writer == kNone && !program_.tensors[t].persistent) occupy(t, id);
+  }
+
+  void use(InstructionId id, TensorId t) {
+    const Tensor& tensor = program_.tensors[t];
+    if (!tensor.persistent && (id < tensor.first || id > tensor.last))
+      throw Error(cat(at(id), " uses ", name(t), ", which lives from ", at(tensor.first), " to ",
+                      at(tensor.last)));
+    states_[t].uses[static_cast<int>(program_.instructions[id].stream)] = id;
+  }
+
+  // `id` may use `t` only once `earlier` has done with `other`, which has the same bytes.
+  void order(InstructionId earlier, InstructionId id, TensorId t, TensorId other) const {
+    if (earlier == kNone) return;
+    const auto on = static_cast<int>(program_.instructions[earlier].stream);
+    const auto own = static_cast<int>(program_.instructions[id].stream);
+    if (on == own || known_[own][on] >= earlier) return;
+    const std::string both = t == other ? cat("both use ", name(t))
+                                        : cat("use the bytes of ", name(t), " and ", name(other));
+    throw Error(cat(at(id), " and ", at(earlier), " ", both, " and nothing orders them"));
+  }
+
+  // The bytes of `t` are its own from `id` on; whoever had them before has to be gone.
+  void occupy(TensorId t, InstructionId id) {
+    const std::int64_t begin = program_.tensors[t].offset, end = begin + program_.tensors[t].bytes;
+    auto range = ranges_.upper_bound(begin);
+    if (range != ranges_.begin() && std::prev(range)->second.end > begin) --range;
+    while (range != ranges_.end() && range->first < end) {
+      const auto [old_begin, old] = *range;
+      const Tensor& other = program_.tensors[old.tensor];
+      if (other.persistent || other.last >= id) {
+        throw Error(cat("stage ", program_.stage, ": ", life(t), " and ", life(old.tensor),
                         " share bytes while both live"));
-      };
-      if (next != live.end() && next->first < tensor.offset + tensor.bytes) clash(next->second);
-      if (next != live.begin()) {
-        const auto previous = std::prev(next);
-        if (previous->first + program.tensors[previous->second].bytes > tensor.offset)
-          clash(previous->second);
       }
-      live.emplace_hint(next, tensor.offset, t);
-    };
-    for (TensorId t = 0; t < static_cast<TensorId>(program.tensors.size()); ++t) {
-      const Tensor& tensor = program.tensors[t];
-      if (tensor.base != kNone) {
-        const Tensor& base = program.tensors[tensor.base];
-        require(tensor.base_offset >= 0 && tensor.base_offset + tensor.bytes <= base.bytes, name(t),
-                " reaches outside of ", name(tensor.base));
-        continue;
-      }
-      if (tensor.persistent) {
-        enter(t);
-      } else if (tensor.first != kNone) {
-        born[tensor.first].push_back(t);
-        dead[tensor.last].push_back(t);
-      }
+      for (InstructionId earlier : states_[old.tensor].uses) order(earlier, id, t, old.tensor);
+      range = ranges_.erase(range);
+      if (old_begin < begin) ranges_.emplace(old_begin, Range{begin, old.tensor});
+      if (old.end > end) range = ranges_.emplace(end, Range{old.end, old.tensor}).first;
     }
-    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-      for (TensorId t : born[i]) enter(t);
-      for (TensorId t : dead[i]) {
-        if (program.tensors[t].bytes > 0) live.erase(program.tensors[t].offset);
-      }
-    }
+    if (begin < end) ranges_.emplace(begin, Range{end, t});
   }
+  std::string life(TensorId t) const {
+    if (program_.tensors[t].persistent) return cat(name(t), ", persistent,");
+    return cat(name(t), ", written by ", at(program_.tensors[t].first), ",");
+  }
+
+  const Plan& plan_;
+  const Program& program_;
+  std::vector<State> states_;  // by tensor; views have their base's
+  std::vector<Clock> ended_;   // by instruction: what is known to have ended when it ends
+  std::array<Clock, kStreams> known_;
+  std::map<std::int64_t, Range> ranges_;  // by first byte: who has it, or had it last
 };
 
 }  // namespace
 
 void validate(const Plan& plan) {
-  for (const Program& program : plan.programs) {
-    const Checker checker{plan, program};
-    checker.uses();
-    checker.order();
-    checker.memory();
-  }
+  for (const Program& program : plan.programs) Checker(plan, program).run();
   Walk(plan).run([](int, InstructionId) { return std::int64_t{0}; });
 }
 

@@ -5,7 +5,10 @@
 namespace mb {
 namespace {
 
-int key_of(Group group) { return group.axes * 2 + group.ends; }
+// Members of a group meet on one stream, each stream with its own communicator.
+int key_of(Group group, Stream stream) {
+  return (group.axes * 2 + group.ends) * kStreams + static_cast<int>(stream);
+}
 
 }  // namespace
 
@@ -63,16 +66,16 @@ bool Walk::meet(const Party& party, int from, int to, bool is_send, Party& other
   const Label &mine = instruction(party).label, &theirs = instruction(other).label;
   const std::int64_t bytes = payload_bytes(plan_.programs[party.stage], instruction(party));
   const std::int64_t other_bytes = payload_bytes(plan_.programs[other.stage], instruction(other));
-  require(
-      mine.pass == theirs.pass && mine.micro_batch == theirs.micro_batch && bytes == other_bytes,
-      describe(plan_, party.stage, party.id), " of ", bytes, " bytes meets ",
-      describe(plan_, other.stage, other.id), " of ", other_bytes,
-      " bytes: they are not the same message");
-  return true;
+  if (mine.pass == theirs.pass && mine.micro_batch == theirs.micro_batch && bytes == other_bytes)
+    return true;
+  throw Error(cat(describe(plan_, party.stage, party.id), " of ", bytes, " bytes meets ",
+                  describe(plan_, other.stage, other.id), " of ", other_bytes,
+                  " bytes: they are not the same message"));
 }
 
 const std::vector<Walk::Party>* Walk::gather(const Party& party, const Collective& collective) {
-  const int key = key_of(collective.group);
+  const Instruction& mine = plan_.programs[party.stage].instructions[party.id];
+  const int key = key_of(collective.group, mine.stream);
   const std::size_t order = met_[{key, party.stage}]++;
   std::vector<Meeting>& meetings = meetings_[key];
   if (meetings.size() <= order) meetings.resize(order + 1);
@@ -81,15 +84,15 @@ const std::vector<Walk::Party>* Walk::gather(const Party& party, const Collectiv
     const Party& first = meeting.parties.front();
     const Program& program = plan_.programs[first.stage];
     const Instruction& theirs = program.instructions[first.id];
-    const Instruction& mine = plan_.programs[party.stage].instructions[party.id];
     const auto& other = std::get<Collective>(theirs.action);
-    require(other.kind == collective.kind && other.op == collective.op &&
-                payload_bytes(program, theirs) == payload_bytes(plan_.programs[party.stage], mine),
-            describe(plan_, party.stage, party.id), " of ",
-            payload_bytes(plan_.programs[party.stage], mine), " bytes meets ",
-            describe(plan_, first.stage, first.id), " of ", payload_bytes(program, theirs),
-            " bytes: members of ", name_of(collective.group),
-            " disagree on the order of their collectives");
+    const std::int64_t bytes = payload_bytes(plan_.programs[party.stage], mine),
+                       other_bytes = payload_bytes(program, theirs);
+    if (other.kind != collective.kind || other.op != collective.op || bytes != other_bytes) {
+      throw Error(cat(describe(plan_, party.stage, party.id), " of ", bytes, " bytes meets ",
+                      describe(plan_, first.stage, first.id), " of ", other_bytes,
+                      " bytes: members of ", name_of(collective.group),
+                      " disagree on the order of their collectives"));
+    }
   }
   meeting.parties.push_back(party);
   const std::size_t wanted = collective.group.ends ? 2 : plan_.programs.size();

@@ -93,7 +93,8 @@ class Walk {
       const auto* collective = std::get_if<Collective>(&instruction.action);
       if (send || recv) {
         Party other;
-        if (!meet(self, send ? stage : recv->from, send ? send->to : stage, send != nullptr, other)) {
+        if (!meet(self, send ? stage : recv->from, send ? send->to : stage, send != nullptr,
+                  other)) {
           lane.waits_for_peer = true;
           return;
         }
@@ -130,9 +131,10 @@ class Walk {
   struct Pair {
     std::deque<Party> sends, recvs;
   };
-  std::map<std::pair<int, int>, Pair> pairs_;       // (from, to)
-  std::map<int, std::vector<Meeting>> meetings_;    // by group, in order
-  std::map<std::pair<int, int>, std::size_t> met_;  // (group, stage): how many it has joined
+  std::map<std::pair<int, int>, Pair> pairs_;     // (from, to)
+  std::map<int, std::vector<Meeting>> meetings_;  // by group and stream, in order
+  std::map<std::pair<int, int>, std::size_t>
+      met_;  // (group and stream, stage): how many it has joined
 };
 
 }  // namespace mb
