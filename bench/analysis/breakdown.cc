@@ -45,8 +45,10 @@ Breakdown breakdown(std::span<const StepTimes> steps) {
       next(rank.exposed_memory_ns);
       next(rank.idle_in_pipeline_ns);
       next(rank.idle_ns - rank.idle_in_pipeline_ns);
-      for (std::size_t axis = 0; axis < axes.size(); ++axis)
+      for (std::size_t axis = 0; axis < axes.size(); ++axis) {
         out.overlapped[axis].total_ns += rank.axes[axis].overlapped_ns * rank.ranks;
+        out.overlapped[axis].transfer_ns += rank.axes[axis].overlapped_transfer_ns * rank.ranks;
+      }
     }
   }
   std::int64_t sum = 0;

@@ -19,7 +19,7 @@ struct BreakdownPart {
 };
 struct HiddenComm {
   std::string axis;
-  std::int64_t total_ns = 0;
+  std::int64_t total_ns = 0, transfer_ns = 0;  // the second is the part that moved data
 };
 
 struct Breakdown {

@@ -44,7 +44,7 @@ class Matcher {
     }
   }
 
-  Arrivals run() {
+  void run() {
     for (int lane = 0; lane < static_cast<int>(lanes_.size()); ++lane) {
       const StageCalls& calls = calls_[lanes_[lane].stage];
       for (const auto& [key, ids] : calls.collectives) meet(lane, key, ids);
@@ -53,8 +53,10 @@ class Matcher {
       for (const auto& [stage, ids] : calls.receives)
         meet(lane, ids, stage, &StageCalls::sends, "receives from");
     }
-    return std::move(arrivals_);
   }
+
+  Arrivals take_arrivals() { return std::move(arrivals_); }
+  std::vector<Message> take_messages() { return std::move(messages_); }
 
  private:
   // The lanes of a group's members, each once.
@@ -89,21 +91,23 @@ class Matcher {
     }
   }
 
+  // Sends or receives of `lane` and their counterparts at the peer stage.
   void meet(int lane, const Calls& ids, int peer_stage, std::map<int, Calls> StageCalls::*side,
             const char* verb) {
     const Lane& mine = lanes_[lane];
     Coordinates place = plan_.mesh.coordinates(mine.rank);
     place[static_cast<int>(Axis::pp)] = peer_stage;
-    const int peer = plan_.mesh.rank_of(place);
+    const int peer = plan_.mesh.rank_of(place), peer_lane = timeline_.lane_of_rank[peer];
     const std::map<int, Calls>& theirs = calls_[peer_stage].*side;
     const auto found = theirs.find(mine.stage);
     const std::size_t count = found == theirs.end() ? 0 : found->second.size();
     require(count == ids.size(), "rank ", mine.rank, ": ", ids.size(), " ", verb, " rank ", peer,
             ", which has ", count, " to match");
-    const std::vector<Span>& spans = timeline_.of(peer);
     for (std::size_t k = 0; k < ids.size(); ++k) {
+      const InstructionId other = found->second[k];
       std::int64_t& arrival = arrivals_[lane][ids[k]];
-      arrival = std::max(arrival, spans[found->second[k]].start_ns);
+      arrival = std::max(arrival, timeline_.lanes[peer_lane][other].start_ns);
+      if (side == &StageCalls::sends) messages_.push_back({peer_lane, lane, other, ids[k]});
     }
   }
 
@@ -113,6 +117,7 @@ class Matcher {
   std::vector<StageCalls> calls_;
   std::set<std::pair<CallKey, std::vector<int>>> done_;
   Arrivals arrivals_;
+  std::vector<Message> messages_;
 };
 
 }  // namespace
@@ -181,7 +186,15 @@ CommAxes comm_axes(const Plan& plan) {
 }
 
 Arrivals last_arrivals(const Plan& plan, const Timeline& timeline) {
-  return Matcher(plan, timeline).run();
+  Matcher matcher(plan, timeline);
+  matcher.run();
+  return matcher.take_arrivals();
+}
+
+std::vector<Message> messages(const Plan& plan, const Timeline& timeline) {
+  Matcher matcher(plan, timeline);
+  matcher.run();
+  return matcher.take_messages();
 }
 
 WaitTransfer split_at(Span span, std::int64_t arrival_ns, std::int64_t uncertainty_ns) {

@@ -36,6 +36,14 @@ std::string axis_name(const Instruction& instruction);  // "" for anything else
 using Arrivals = std::vector<std::vector<std::int64_t>>;
 Arrivals last_arrivals(const Plan& plan, const Timeline& timeline);
 
+// A send and the receive that takes it, by lane and instruction; one entry for every lane's
+// receives. Throws Error as last_arrivals does.
+struct Message {
+  int from_lane = 0, to_lane = 0;
+  InstructionId send = kNone, receive = kNone;
+};
+std::vector<Message> messages(const Plan& plan, const Timeline& timeline);
+
 // A participant's time split at the last arrival: [start, arrival) is wait, the rest transfer. One
 // that ended before it by more than `uncertainty_ns` did not need it: no wait.
 struct WaitTransfer {

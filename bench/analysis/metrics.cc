@@ -86,6 +86,7 @@ void add_axes(std::span<const StepTimes> steps, std::vector<Metric>& out) {
   const std::pair<const char*, AxisOf> quantities[] = {
       {"comm_", [](const AxisTimes& a) { return a.comm_ns; }},
       {"overlapped_comm_", [](const AxisTimes& a) { return a.overlapped_ns; }},
+      {"overlapped_transfer_", [](const AxisTimes& a) { return a.overlapped_transfer_ns; }},
       {"exposed_comm_", [](const AxisTimes& a) { return a.exposed_ns(); }},
       {"exposed_transfer_", [](const AxisTimes& a) { return a.exposed_transfer_ns; }},
       {"exposed_wait_", [](const AxisTimes& a) { return a.exposed_wait_ns; }}};

@@ -20,7 +20,7 @@ bool is_backward(Pass pass) {
 struct LaneSets {
   Intervals compute, optimizer, memory, effective;
   Intervals all_comm, busy;
-  std::vector<Intervals> comm;
+  std::vector<Intervals> comm, transfer;
   std::vector<Intervals> exposed_transfer, exposed_wait;  // by axis
   Intervals exposed_memory;
   std::int64_t invalid_spans = 0;
@@ -75,9 +75,9 @@ LaneSets sets_of(LaneSpans spans) {
   sets.effective = unite(sets.compute, sets.memory);
   Intervals taken = sets.compute;
   for (std::vector<Span>& axis : spans.transfer) {
-    const Intervals transfer = unite(std::move(axis));
-    sets.effective = unite(sets.effective, transfer);
-    sets.exposed_transfer.push_back(take(transfer, taken));
+    sets.transfer.push_back(unite(std::move(axis)));
+    sets.effective = unite(sets.effective, sets.transfer.back());
+    sets.exposed_transfer.push_back(take(sets.transfer.back(), taken));
   }
   for (std::vector<Span>& axis : spans.wait)
     sets.exposed_wait.push_back(take(unite(std::move(axis)), taken));
@@ -154,10 +154,12 @@ RankTimes times_of(const LaneSets& sets, const Lane& lane, std::int64_t window_n
   t.busy_effective_ns = length_ns(sets.effective);
   t.idle_ns = window_ns - t.busy_ns;
   for (std::size_t axis = 0; axis < sets.comm.size(); ++axis) {
-    t.axes.push_back({.comm_ns = length_ns(sets.comm[axis]),
-                      .overlapped_ns = length_ns(intersect(sets.comm[axis], sets.compute)),
-                      .exposed_transfer_ns = length_ns(sets.exposed_transfer[axis]),
-                      .exposed_wait_ns = length_ns(sets.exposed_wait[axis])});
+    t.axes.push_back(
+        {.comm_ns = length_ns(sets.comm[axis]),
+         .overlapped_ns = length_ns(intersect(sets.comm[axis], sets.compute)),
+         .exposed_transfer_ns = length_ns(sets.exposed_transfer[axis]),
+         .exposed_wait_ns = length_ns(sets.exposed_wait[axis]),
+         .overlapped_transfer_ns = length_ns(intersect(sets.transfer[axis], sets.compute))});
     t.exposed_comm_ns += t.axes.back().exposed_ns();
   }
   // The two ways to the exposed time, part by part and as a whole, must meet.

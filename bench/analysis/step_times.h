@@ -24,6 +24,8 @@ namespace mb {
 // same instants; over all axes, exposed_transfer + exposed_wait is all that is exposed.
 struct AxisTimes {
   std::int64_t comm_ns = 0, overlapped_ns = 0, exposed_transfer_ns = 0, exposed_wait_ns = 0;
+  // The part of overlapped that moved data: a receive that is posted ahead overlaps by waiting.
+  std::int64_t overlapped_transfer_ns = 0;
   std::int64_t exposed_ns() const { return exposed_transfer_ns + exposed_wait_ns; }
 };
 

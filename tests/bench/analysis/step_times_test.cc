@@ -54,6 +54,7 @@ TEST(StepTimes, ExposureSplitsWhereTheLastRankArrives) {
   EXPECT_EQ(step.ranks[0].axes[0].exposed_transfer_ns, 10);
   EXPECT_EQ(step.ranks[1].axes[0].exposed_wait_ns, 0);
   EXPECT_EQ(step.ranks[1].axes[0].exposed_transfer_ns, 20);
+  EXPECT_EQ(step.ranks[0].axes[0].overlapped_transfer_ns, 10);  // of the 20 that overlap
   EXPECT_EQ(step.ranks[0].busy_effective_ns, 80);
 }
 

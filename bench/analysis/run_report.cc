@@ -1,0 +1,67 @@
+#include "bench/analysis/run_report.h"
+
+#include "workloads/base/error.h"
+
+namespace mb {
+namespace {
+
+// Measured where an allocator counted, else as planned.
+void add_memory(const MemoryReport& memory, std::vector<Metric>& metrics) {
+  const auto add = [&](const std::string& name, const MemoryRow& row) {
+    metrics.push_back(
+        value(name, "B", static_cast<double>(row.measured_bytes.value_or(row.plan_bytes))));
+  };
+  add("peak_bytes", memory.total);
+  for (const MemoryRow& row : memory.classes) add(cat("peak_", row.name, "_bytes"), row);
+}
+
+void add_training(std::span<const Training> training, std::vector<Metric>& metrics) {
+  Metric loss = absent("loss", "1", "virtual time moves no data");
+  Metric norm = absent("gradient_norm", "1", "virtual time moves no data");
+  for (const Training& step : training) {
+    loss.reason = norm.reason = "";
+    loss.samples.push_back(step.loss);
+    norm.samples.push_back(step.gradient_norm);
+  }
+  metrics.push_back(std::move(loss));
+  metrics.push_back(std::move(norm));
+}
+
+void add_stages(const StepShape& shape, std::span<const StepTimes> steps, RunReport& report) {
+  std::vector<StageSummary> stages = stages_of(steps);
+  for (const StageSummary& stage : stages) {
+    const double share = 1.0 / (static_cast<double>(stages.size()) * shape.options.micro_batches);
+    report.forward_s += share * stage.forward_s;
+    report.backward_s += share * stage.backward_s;
+  }
+  for (StageSummary& stage : stages) {
+    const auto form =
+        bubble_phases(shape.options.schedule, shape.stages(), shape.options.micro_batches,
+                      stage.stage, report.forward_s, report.backward_s);
+    report.stages.push_back({std::move(stage), form});
+  }
+}
+
+}  // namespace
+
+RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults& results,
+                     const StepWork& work) {
+  std::vector<StepTimes> steps;
+  for (const Timeline& timeline : results.timelines) steps.push_back(step_times(plan, timeline));
+  RunReport report;
+  report.axes = comm_axes(plan).names;
+  report.metrics = step_metrics(steps, work);
+  report.ranks = rank_spreads(steps);
+  report.breakdown = breakdown(steps);
+  add_stages(shape, steps, report);
+  report.bubble = bubble_share(shape.options.schedule, shape.stages(), shape.options.micro_batches);
+  report.collectives = profile_collectives(plan, results.timelines);
+  report.memory = memory_report(plan, shape, results.memory);
+  report.traffic = traffic_report(plan, shape, results.traffic);
+  for (const StepTimes& step : steps) report.invalid_spans += step.invalid_spans;
+  add_memory(report.memory, report.metrics);
+  add_training(results.training, report.metrics);
+  return report;
+}
+
+}  // namespace mb

@@ -1,0 +1,52 @@
+// All that is told of a run: every analysis of this folder, from the run's raw results.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/analysis/breakdown.h"
+#include "bench/analysis/collectives.h"
+#include "bench/analysis/memory.h"
+#include "bench/analysis/metrics.h"
+#include "bench/analysis/theory.h"
+#include "bench/analysis/traffic.h"
+#include "parallel/exec/executor.h"
+#include "parallel/plan/plan.h"
+#include "parallel/timeline/timeline.h"
+
+namespace mb {
+
+struct RunResults {
+  std::vector<Timeline> timelines;  // of the recorded steps
+  std::vector<Training> training;   // of the same steps; empty in virtual time
+  MeasuredMemory memory;
+  CountedTraffic traffic;
+};
+
+// A stage as measured, and what the schedule alone asks for; times of the form in seconds, from the
+// mean forward and backward over stages.
+struct StageReport {
+  StageSummary measured;
+  std::optional<BubblePhases> closed_form;
+};
+
+struct RunReport {
+  std::vector<std::string> axes;  // of the breakdown and of StagePhase
+  std::vector<Metric> metrics;    // with memory, loss and gradient norm
+  std::vector<RankSpread> ranks;
+  Breakdown breakdown;
+  std::vector<StageReport> stages;
+  std::optional<BubbleShare> bubble;     // closed form
+  double forward_s = 0, backward_s = 0;  // of one micro-batch on a stage, mean over stages
+  std::vector<CollectiveProfile> collectives;
+  MemoryReport memory;
+  std::vector<TrafficRow> traffic;
+  std::int64_t invalid_spans = 0;
+};
+
+RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults& results,
+                     const StepWork& work);
+
+}  // namespace mb
