@@ -33,8 +33,10 @@ Timeline empty_timeline(const Plan& plan) {
 void save(const Timeline& timeline, const std::string& path) {
   std::ofstream out(path);
   require(out.good(), "cannot write timeline ", path);
+  std::size_t spans = 0;
+  for (const auto& lane : timeline.lanes) spans += lane.size();
   out << "meshbench-timeline 1 ranks " << timeline.lane_of_rank.size() << " lanes "
-      << timeline.lanes.size() << "\nlane_of_rank";
+      << timeline.lanes.size() << " spans " << spans << "\nlane_of_rank";
   for (int lane : timeline.lane_of_rank) out << ' ' << lane;
   out << "\nlane instruction start_ns end_ns\n";
   for (std::size_t lane = 0; lane < timeline.lanes.size(); ++lane) {
@@ -51,7 +53,7 @@ Timeline load_timeline(const std::string& path) {
   std::ifstream in(path);
   require(in.good(), "cannot read timeline ", path);
   std::string line, word;
-  std::size_t ranks = 0, lanes = 0, number = 0;
+  std::size_t ranks = 0, lanes = 0, spans = 0, number = 0;
   const auto next = [&] {
     ++number;
     require(static_cast<bool>(std::getline(in, line)), path, ":", number,
@@ -62,8 +64,9 @@ Timeline load_timeline(const std::string& path) {
     throw Error(cat(path, ":", number, ": \"", line, "\" is not ", wanted));
   };
   int version = 0;
-  if (auto header = next(); !(header >> word >> version) || word != "meshbench-timeline" ||
-                            version != 1 || !(header >> word >> ranks >> word >> lanes)) {
+  if (auto header = next();
+      !(header >> word >> version) || word != "meshbench-timeline" || version != 1 ||
+      !(header >> word >> ranks >> word >> lanes >> word >> spans) || lanes > ranks) {
     bad("the header of a meshbench timeline, version 1");
   }
   Timeline timeline;
@@ -76,16 +79,19 @@ Timeline load_timeline(const std::string& path) {
   if (timeline.lane_of_rank.size() != ranks) bad("one lane for each rank");
   next();
   timeline.lanes.resize(lanes);
-  for (++number; std::getline(in, line); ++number) {
+  std::size_t read = 0;
+  for (++number; std::getline(in, line); ++number, ++read) {
     std::istringstream fields(line);
     std::size_t lane = 0, id = 0;
     Span span;
-    if (!(fields >> lane >> id >> span.start_ns >> span.end_ns) || lane >= lanes ||
-        id != timeline.lanes[lane].size() || span.end_ns < span.start_ns) {
+    if (!(fields >> lane >> id >> span.start_ns >> span.end_ns) || fields >> word ||
+        lane >= lanes || id != timeline.lanes[lane].size() || span.end_ns < span.start_ns) {
       bad("the next span of a lane");
     }
     timeline.lanes[lane].push_back(span);
   }
+  require(read == spans, path, ":", number, ": the file ends here, with ", read, " of its ", spans,
+          " spans");
   return timeline;
 }
 
