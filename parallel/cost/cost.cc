@@ -10,7 +10,10 @@ std::int64_t to_ns(double seconds) { return std::llround(seconds * 1e9); }
 
 class RooflineCost final : public CostModel {
  public:
-  RooflineCost(const Plan& plan, const Machine& machine) : machine_(machine) {
+  RooflineCost(const Plan& plan, const Machine& machine)
+      : machine_(machine),
+        stages_(plan.mesh.size(Axis::pp)),
+        hop_crosses_nodes_(static_cast<std::size_t>(stages_) * stages_) {
     for (const Op& op : plan.ops) {
       const double compute =
           flops(op) / (machine.peak_tflops(op.dtype) * 1e12 * machine.matmul_efficiency);
@@ -23,6 +26,7 @@ class RooflineCost final : public CostModel {
       levels_.push_back({plan.mesh.group_size(group), plan.mesh.crosses_nodes(group)});
     }
     ends_cross_ = plan.mesh.crosses_nodes(kEnds);
+    find_hops_between_nodes(plan.mesh);
   }
 
   std::int64_t duration_ns(const Plan& plan, int stage,
@@ -38,8 +42,8 @@ class RooflineCost final : public CostModel {
     if (std::holds_alternative<Copy>(instruction.action))
       return to_ns(2.0 * static_cast<double>(bytes) / (machine_.memory_gb_per_s * 1e9));
     const auto* send = std::get_if<Send>(&instruction.action);
-    const Link& hop = link(hop_crosses_nodes(
-        plan.mesh, stage, send ? send->to : std::get<Recv>(instruction.action).from));
+    const int peer = send ? send->to : std::get<Recv>(instruction.action).from;
+    const Link& hop = link(hop_crosses_nodes_[stage * stages_ + peer]);
     return to_ns(hop.latency_us * 1e-6 + static_cast<double>(bytes) / (hop.gb_per_s * 1e9));
   }
 
@@ -51,17 +55,23 @@ class RooflineCost final : public CostModel {
   const Link& link(bool crosses_nodes) const {
     return crosses_nodes ? machine_.inter : machine_.intra;
   }
-  static bool hop_crosses_nodes(const Mesh& mesh, int stage, int peer) {
-    Coordinates a{}, b{};
-    a[static_cast<int>(Axis::pp)] = stage;
-    b[static_cast<int>(Axis::pp)] = peer;
-    return mesh.node_of(mesh.rank_of(a)) != mesh.node_of(mesh.rank_of(b));
+  void find_hops_between_nodes(const Mesh& mesh) {
+    for (const std::vector<int>& pipeline : mesh.groups(group_of(Axis::pp))) {
+      for (int a = 0; a < stages_; ++a) {
+        for (int b = 0; b < stages_; ++b) {
+          if (mesh.node_of(pipeline[a]) != mesh.node_of(pipeline[b]))
+            hop_crosses_nodes_[a * stages_ + b] = true;
+        }
+      }
+    }
   }
 
   Machine machine_;
   std::vector<std::int64_t> op_ns_;  // by Plan::ops
   std::vector<Level> levels_;        // by Group::axes
   bool ends_cross_ = false;
+  int stages_;
+  std::vector<bool> hop_crosses_nodes_;  // by stage and peer: some pair of ranks is on two nodes
 };
 
 class FixedCostModel final : public CostModel {
