@@ -54,7 +54,7 @@ void check_norm(const Backend& backend, const Case& c, NormKind kind) {
   expect_close(backward[1], c.tensors.at("dw"), close, "dw");
   if (layer) expect_close(backward[2], c.tensors.at("db"), close, "db");
 
-  // Without the residual, added to what is there, and in place of dy.
+  // Without the residual, and added to what is there.
   reads.pop_back();
   backward = run_on(backend, NormGradient{kind, rows, n, false, true}, {}, reads,
                     {garbage(rows * n), {w}, {b}});
