@@ -17,7 +17,8 @@ using Key = std::tuple<int, int, std::uint16_t, std::int64_t, int>;
 constexpr int kSendRecv = static_cast<int>(CollectiveKind::all_to_all) + 1;
 
 struct Samples {
-  double count = 0;
+  double count = 0;  // operations, over all ranks
+  double seen = 0;   // operations, over lanes: each has one participant that did not wait
   std::vector<double> wait_ns, transfer_ns;
 };
 
@@ -50,7 +51,16 @@ std::optional<double> factor_of(int kind, int group_size) {
   return busbw_factor(static_cast<CollectiveKind>(kind), group_size);
 }
 
-CollectiveProfile summarize(const Key& key, const Samples& samples, const CommAxes& axes,
+// Waits without the last arrival's, ascending: as many of the shortest are left out as there were
+// operations.
+std::span<const double> waits_of_others(Samples& samples) {
+  std::sort(samples.wait_ns.begin(), samples.wait_ns.end());
+  const auto last_arrivals = static_cast<std::size_t>(samples.seen + 0.5);
+  return std::span<const double>(samples.wait_ns)
+      .subspan(std::min(last_arrivals, samples.wait_ns.size()));
+}
+
+CollectiveProfile summarize(const Key& key, Samples& samples, const CommAxes& axes,
                             const std::vector<std::string>& families) {
   CollectiveProfile out;
   const auto& [axis, kind, family, bytes, group_size] = key;
@@ -58,8 +68,9 @@ CollectiveProfile summarize(const Key& key, const Samples& samples, const CommAx
   out.kind = kind == kSendRecv ? "send_recv" : name_of(static_cast<CollectiveKind>(kind));
   out.bytes = bytes, out.group_size = group_size;
   out.count = static_cast<std::int64_t>(samples.count + 0.5);
-  out.wait_s = 1e-9 * median(samples.wait_ns);
-  out.wait_max_s = 1e-9 * *std::max_element(samples.wait_ns.begin(), samples.wait_ns.end());
+  const std::span<const double> waits = waits_of_others(samples);
+  out.wait_s = waits.empty() ? 0 : 1e-9 * median(waits);
+  out.wait_max_s = waits.empty() ? 0 : 1e-9 * waits.back();
   out.transfer_s = samples.transfer_ns.empty() ? 0 : 1e-9 * median(samples.transfer_ns);
   out.factor = factor_of(kind, group_size);
   if (out.transfer_s > 0) {
@@ -101,6 +112,7 @@ std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
     const Arrivals arrivals = last_arrivals(plan, timeline);
     for (std::size_t l = 0; l < lanes.size(); ++l) {
       const Program& program = plan.programs[lanes[l].stage];
+      std::map<int, std::size_t> lanes_of_axis;  // how many lanes take part in an operation
       for (std::size_t id = 0; id < program.instructions.size(); ++id) {
         const int axis = axes.of[lanes[l].stage][id];
         const Span span = timeline.lanes[l][id];
@@ -113,6 +125,12 @@ std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
             all[{axis, kind, family[i.label.site], operation_bytes(program, i, group), group}];
         // Each participant is one of `group`; a send and its receive are the two of theirs.
         samples.count += static_cast<double>(lanes[l].ranks) / group;
+        std::size_t& sharers = lanes_of_axis[axis * 2 + (collective != nullptr)];
+        if (sharers == 0)
+          sharers = collective
+                        ? lanes_of_group(plan, timeline, collective->group, lanes[l].rank).size()
+                        : 2;
+        samples.seen += 1.0 / static_cast<double>(sharers);
         const WaitTransfer split = split_at(span, arrivals[l][id], clock_uncertainty_ns);
         samples.wait_ns.push_back(static_cast<double>(length_ns(split.wait)));
         if (span.start_ns == arrivals[l][id])
@@ -121,7 +139,7 @@ std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
     }
   }
   std::vector<CollectiveProfile> out;
-  for (const auto& [key, samples] : all) out.push_back(summarize(key, samples, axes, families));
+  for (auto& [key, samples] : all) out.push_back(summarize(key, samples, axes, families));
   std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) {
     const auto place = [&](const auto& row) {
       return std::find(axes.names.begin(), axes.names.end(), row.axis);

@@ -18,7 +18,7 @@ struct CollectiveProfile {
   int group_size = 1;
   std::int64_t bytes = 0;  // of one operation, as nccl-tests counts the size of each kind
   std::int64_t count = 0;  // operations over all ranks and steps
-  double wait_s = 0, wait_max_s = 0;  // median and largest over participants
+  double wait_s = 0, wait_max_s = 0;  // median and largest over participants but the last arrival
   double transfer_s = 0;              // median of the last arrival's time
   std::optional<double> factor;       // busbw / algbw; nullopt for a group of one
   std::optional<double> algbw_bytes_per_s, busbw_bytes_per_s;  // nullopt where transfer_s is 0

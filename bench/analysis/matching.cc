@@ -59,19 +59,9 @@ class Matcher {
   std::vector<Message> take_messages() { return std::move(messages_); }
 
  private:
-  // The lanes of a group's members, each once.
-  std::vector<int> lanes_in(Group group, int rank) const {
-    std::vector<int> lanes;
-    for (int member : plan_.mesh.members(group, rank))
-      lanes.push_back(timeline_.lane_of_rank[member]);
-    std::sort(lanes.begin(), lanes.end());
-    lanes.erase(std::unique(lanes.begin(), lanes.end()), lanes.end());
-    return lanes;
-  }
-
   void meet(int lane, const CallKey& key, const Calls& ids) {
     const Group group{std::get<0>(key), std::get<1>(key)};
-    const std::vector<int> lanes = lanes_in(group, lanes_[lane].rank);
+    const std::vector<int> lanes = lanes_of_group(plan_, timeline_, group, lanes_[lane].rank);
     if (lanes.size() < 2 || !done_.insert({key, lanes}).second) return;
     std::vector<const Calls*> calls;
     for (int other : lanes) {
@@ -137,6 +127,14 @@ std::vector<Lane> lanes_of(const Plan& plan, const Timeline& timeline) {
     require(timeline.lanes[i].size() == wanted, "rank ", lanes[i].rank, ": the timeline has ",
             timeline.lanes[i].size(), " instructions, the plan ", wanted);
   }
+  return lanes;
+}
+
+std::vector<int> lanes_of_group(const Plan& plan, const Timeline& timeline, Group group, int rank) {
+  std::vector<int> lanes;
+  for (int member : plan.mesh.members(group, rank)) lanes.push_back(timeline.lane_of_rank[member]);
+  std::sort(lanes.begin(), lanes.end());
+  lanes.erase(std::unique(lanes.begin(), lanes.end()), lanes.end());
   return lanes;
 }
 

@@ -21,6 +21,9 @@ struct Lane {
 };
 std::vector<Lane> lanes_of(const Plan& plan, const Timeline& timeline);
 
+// The lanes of the members of a rank's group, each once, ascending.
+std::vector<int> lanes_of_group(const Plan& plan, const Timeline& timeline, Group group, int rank);
+
 // Every axis that a plan communicates over: the name of the collective's group, "pp" for sends and
 // receives. The order is the one in which an instant is given to an axis where several are open:
 // tp, cp, ep, pp, dp, embedding, world, others by name.

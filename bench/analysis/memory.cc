@@ -47,7 +47,7 @@ std::string live_at_peak(const Plan& plan, const Program& program, MemoryClass m
     if (label.micro_batch >= 0) text += cat(label.micro_batch);
     text += " it holds ";
   }
-  constexpr std::size_t kShown = 4;
+  constexpr std::size_t kShown = 3;
   for (std::size_t i = 0; i < std::min(rows.size(), kShown); ++i)
     text += cat(i ? ", " : "", rows[i].second.first, " x ", rows[i].first, " (",
                 format_bytes(static_cast<double>(rows[i].second.second)), ")");

@@ -160,8 +160,10 @@ void add_utilization(std::span<const StepTimes> steps, const StepWork& work,
       break;
     }
     const double capacity = time * work.devices * *work.peak_flops_per_s;
+    // Ranks that share a device add up on it.
     const double share =
-        *mean_over_ranks(step, [](const RankTimes& r) { return seconds(r.compute_ns); }) / time;
+        *mean_over_ranks(step, [](const RankTimes& r) { return seconds(r.compute_ns); }) / time *
+        step.world() / work.devices;
     mfu.samples.push_back(work.model_flops / capacity);
     hfu.samples.push_back((work.model_flops + work.recomputed_flops) / capacity);
     mfu.reason = mfu_objection(mfu.samples.back(), hfu.samples.back(), share);

@@ -39,7 +39,7 @@ double recomputed_flops(const Plan& plan);
 double planned_flops(const Plan& plan);
 
 // All metrics that a timeline tells. Ratios without a denominator are absent, and so is an MFU that
-// cannot be: above 1, above HFU, or above the share of time in compute.
+// cannot be: above 1, above HFU, or above the devices' share of time in compute.
 std::vector<Metric> step_metrics(std::span<const StepTimes> steps, const StepWork& work);
 
 // Of one quantity: how ranks differ, by each rank's median over steps.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <random>
 
 #include "bench/analysis/stats.h"
@@ -50,6 +51,13 @@ std::string utc_now() {
 std::string new_run_id() {
   std::random_device random;
   return hash_text(fmt::format("{} {} {} {}", utc_now(), getpid(), random(), random()));
+}
+
+Json relative(const std::map<std::string, std::string>& artifacts) {
+  Json json = Json::object();
+  for (const auto& [kind, path] : artifacts)
+    json[kind] = std::filesystem::proximate(path).lexically_normal().string();
+  return json;
 }
 
 Json build_json() {
@@ -276,7 +284,7 @@ Json row_head(const RowHead& head) {
           {"metrics", Json::object()},
           {"ranks", Json::object()},
           {"env", Json(published_environment())},
-          {"artifacts", Json(head.artifacts)},
+          {"artifacts", relative(head.artifacts)},
           {"raw", nullptr}};
 }
 

@@ -22,7 +22,8 @@ struct RowHead {
   std::string role = "single";  // or base, candidate
   std::optional<std::int64_t> pair, order, seed;
   std::map<std::string, Fact> extra_hard;        // of the fingerprint: a simulated machine's hash
-  std::map<std::string, std::string> artifacts;  // relative paths by kind
+  std::map<std::string, std::string> artifacts;  // by kind; paths become relative to the working
+                                                 // directory
 };
 
 // All fields that every row has, with status ok and no metrics yet.

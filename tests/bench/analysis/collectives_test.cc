@@ -22,10 +22,19 @@ TEST(Collectives, BandwidthLeavesOutWaitingForTheLastRank) {
   EXPECT_EQ(row.count, 1);
   EXPECT_EQ(row.bytes, 400);
   EXPECT_DOUBLE_EQ(row.transfer_s, 100e-9);
-  EXPECT_DOUBLE_EQ(row.wait_s, 750e-9);
+  EXPECT_DOUBLE_EQ(row.wait_s, 1000e-9);  // of 500, 1000 and 1000: the last arrival has none
   EXPECT_DOUBLE_EQ(row.wait_max_s, 1000e-9);
   EXPECT_DOUBLE_EQ(*row.algbw_bytes_per_s, 4e9);
   EXPECT_DOUBLE_EQ(*row.busbw_bytes_per_s, 6e9);  // 2 (n-1) / n = 1.5
+}
+
+TEST(Collectives, LastArrivalOfEveryOperationIsLeftOutOfTheWaits) {
+  HandPlan hand("dp2");
+  for (int i = 0; i < 3; ++i) hand.all_reduce(0, group_of(Axis::dp), Stream::dp);
+  Timeline timeline = empty_timeline(hand.plan);
+  timeline.lanes = {{{0, 10}, {10, 30}, {30, 50}}, {{0, 10}, {20, 30}, {40, 50}}};
+  const std::vector<Timeline> steps = {timeline};
+  EXPECT_DOUBLE_EQ(profile_collectives(hand.plan, steps)[0].wait_s, 10e-9);  // of 0, 10, 10
 }
 
 TEST(Collectives, AllGatherCountsTheTotalOutput) {

@@ -72,6 +72,17 @@ TEST(Metrics, MfuAboveTheComputeShareIsRefused) {
             "refused: MFU 0.3 is above the share of time in compute, 0.2");
 }
 
+TEST(Metrics, RanksThatShareADeviceAddUpOnIt) {
+  HandPlan hand("dp4");
+  hand.compute(0);
+  hand.add(0, Copy{}, Stream::copy);
+  Timeline timeline = empty_timeline(hand.plan);
+  for (int rank = 0; rank < 4; ++rank)
+    timeline.lanes[rank] = {{200 * rank, 200 * (rank + 1)}, {1000, 1000}};
+  const std::vector<StepTimes> steps = {step_times(hand.plan, timeline)};
+  EXPECT_DOUBLE_EQ(only(step_metrics(steps, work(600, 1e9)), "mfu"), 0.6);
+}
+
 TEST(Metrics, OverlapOfNothingIsAbsentAndSaysSo) {
   const auto metrics = step_metrics(one_rank(900), work(300, 1e9));
   EXPECT_TRUE(find(metrics, "overlap_ratio")->samples.empty());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/bench/synthetic.h"
@@ -96,6 +97,14 @@ TEST(Row, SampleThatIsNotFiniteMakesTheMetricAbsent) {
   const Json metric = to_json(value("x", "s", std::nan("")));
   EXPECT_TRUE(metric["value"].is_null());
   EXPECT_EQ(metric["reason"], "not finite");
+}
+
+TEST(Row, ArtifactsAreRelative) {
+  const auto here = std::filesystem::current_path();
+  const Json row =
+      row_head({.case_line = "x", .artifacts = {{"trace", here / "a/t.json"}, {"plan", "./p"}}});
+  EXPECT_EQ(row["artifacts"]["trace"], "a/t.json");
+  EXPECT_EQ(row["artifacts"]["plan"], "p");
 }
 
 TEST(Row, BytesAreIntegers) {
