@@ -1,9 +1,10 @@
-// Whole models against PyTorch in fp64, on one rank and on meshes where ranks and micro-batches
-// have unequal numbers of valid tokens.
+// Whole models against PyTorch in fp64, on one rank and on meshes; and against themselves where
+// ranks and micro-batches have unequal numbers of valid tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tests/support/fixture.h"
 #include "tests/support/training.h"
@@ -16,10 +17,8 @@ namespace {
 // micro-batches.
 class FixtureBatches final : public BatchSource {
  public:
-  FixtureBatches(const Fixture& fixture, int micro_batches)
-      : tokens_(fixture.array("tokens")),
-        labels_(fixture.array("labels")),
-        micro_batches_(micro_batches) {}
+  FixtureBatches(std::vector<double> tokens, std::vector<double> labels, int micro_batches)
+      : tokens_(std::move(tokens)), labels_(std::move(labels)), micro_batches_(micro_batches) {}
 
   void load(std::int64_t, int data_index, int micro_batch, std::int64_t batch,
             std::int64_t sequence, std::int32_t* tokens, std::int32_t* labels) const override {
@@ -47,10 +46,13 @@ std::ostream& operator<<(std::ostream& out, const FixtureRun& run) {
 class AgainstPyTorch : public testing::TestWithParam<FixtureRun> {
  protected:
   test::Trained train(Optimizer optimizer, int steps) const {
-    const FixtureRun& run = GetParam();
+    return train(GetParam(), fixture_.array("labels"), optimizer, steps);
+  }
+  test::Trained train(const FixtureRun& run, const std::vector<double>& labels, Optimizer optimizer,
+                      int steps) const {
     const auto batch = static_cast<std::int64_t>(fixture_.number("batch"));
     const Mesh mesh = Mesh::parse(run.mesh);
-    const FixtureBatches batches(fixture_,
+    const FixtureBatches batches(fixture_.array("tokens"), labels,
                                  static_cast<int>(batch / mesh.size(Axis::dp) / run.micro_batch));
     StepOptions options{
         .schedule = run.schedule, .micro_batch = run.micro_batch, .dtype = DType::fp64};
@@ -124,6 +126,46 @@ TEST_P(AgainstPyTorch, ParametersAgreeAfterThreeClippedStepsOfAdamW) {
   }
   for (const std::string& name : fixture_.parameters())
     expect_sums("adamw/", name, trained.parameters.at(name), 1e-11);
+}
+
+// Summed over the valid labels and divided by their number, from PyTorch's logits.
+double loss_of(const Fixture& fixture, const std::vector<double>& labels) {
+  const std::vector<double>& logits = fixture.array("logits");
+  const std::size_t vocabulary = logits.size() / labels.size();
+  double sum = 0, valid = 0;
+  for (std::size_t row = 0; row < labels.size(); ++row) {
+    if (labels[row] < 0) continue;
+    const double* x = &logits[row * vocabulary];
+    double exponentials = 0;
+    for (std::size_t i = 0; i < vocabulary; ++i) exponentials += std::exp(x[i]);
+    sum += std::log(exponentials) - x[static_cast<int>(labels[row])];
+    ++valid;
+  }
+  return sum / valid;
+}
+
+// A mean over ranks or micro-batches of their own means would differ here.
+TEST_P(AgainstPyTorch, EveryValidTokenWeighsTheSame) {
+  const std::size_t sequence = fixture_.array("labels").size() / 3;
+  for (const std::vector<std::size_t>& valid :
+       {std::vector<std::size_t>{1, sequence, 3}, {0, sequence, 5}}) {
+    std::vector<double> labels = fixture_.array("labels");
+    for (std::size_t row = 0; row < 3; ++row) {
+      for (std::size_t i = 0; i < sequence; ++i) {
+        double& label = labels[row * sequence + i];
+        label = i < valid[row] ? std::max(label, 0.0) : -1;
+      }
+    }
+    const FixtureRun whole{GetParam().model, "1", "gpipe", 3};  // one micro-batch: one mean
+    const test::Trained expected = train(whole, labels, Optimizer::sgd, 1);
+    const test::Trained trained = train(GetParam(), labels, Optimizer::sgd, 1);
+    EXPECT_EQ(trained.steps[0].valid_tokens,
+              static_cast<std::int64_t>(valid[0] + valid[1] + valid[2]));
+    EXPECT_NEAR(trained.steps[0].loss, loss_of(fixture_, labels), 1e-6);
+    EXPECT_NEAR(trained.steps[0].gradient_norm, expected.steps[0].gradient_norm, 1e-12);
+    EXPECT_LT(largest_error(trained.gradients, expected.gradients).relative, 1e-12);
+    EXPECT_LT(largest_error(trained.parameters, expected.parameters).relative, 1e-12);
+  }
 }
 
 std::vector<FixtureRun> runs() {
