@@ -35,7 +35,7 @@ std::string reason_not_to_verify(const Case& c) {
 
 void simulate_case(const Case& c, Measured& result) {
   const auto cost = make_roofline_cost(result.plan, c.machine);
-  result.timelines.push_back(simulate(result.plan, *cost));
+  result.results.timelines.push_back(simulate(result.plan, *cost));
   result.not_verified = "virtual time moves no data";
 }
 
@@ -54,15 +54,19 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
     for (int step = 0; step < total; ++step) {
       StepResult done = executor->step();
       result.training.push_back(*done.training);
-      if (step >= c.warm_up) result.timelines.push_back(std::move(done.timeline));
+      if (step >= c.warm_up) {
+        result.results.training.push_back(*done.training);
+        result.on_own_cores.push_back(replay_on_own_cores(result.plan, done));
+        result.results.timelines.push_back(std::move(done.timeline));
+      }
       if (step == 0 && result.not_verified.empty())
         gradients = gather_gradients(result.plan, *executor, result.training.front());
       if (!progress(step + 1, total))
         throw Exit(kExitInterrupted, cat("interrupted after step ", step + 1,
                                          "; run again with the same case: ", to_text(c)));
     }
-    result.memory = measured_memory(*executor, c.mesh.world());
-    result.traffic = counted_traffic(*executor, c.mesh.world());
+    result.results.memory = measured_memory(*executor, c.mesh.world());
+    result.results.traffic = counted_traffic(*executor, c.mesh.world());
   } catch (const Error& error) {
     throw Exit(kExitNoVerdict, error.what());
   }

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/analysis/memory.h"
-#include "bench/analysis/traffic.h"
+#include "bench/analysis/run_report.h"
 #include "bench/analysis/verify.h"
 #include "bench/cli/case.h"
 #include "parallel/exec/executor.h"
@@ -17,10 +16,10 @@ namespace mb {
 
 struct Measured {
   Plan plan;
-  std::vector<Timeline> timelines;  // of the recorded steps
-  std::vector<Training> training;   // of all steps, the warm-up included; empty in virtual time
-  MeasuredMemory memory;
-  CountedTraffic traffic;
+  RunResults results;  // of the recorded steps
+  std::vector<Timeline>
+      on_own_cores;  // the same steps replayed with a core for every rank; empty in virtual time
+  std::vector<Training> training;  // of all steps, the warm-up included; empty in virtual time
   std::optional<Verification> verification;
   std::string not_verified;            // why there is none
   std::string data;                    // where tokens came from

@@ -1,7 +1,191 @@
 #include <fmt/core.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/measure.h"
+#include "bench/cli/peak.h"
+#include "bench/cli/run_text.h"
+#include "bench/report/row.h"
+#include "bench/report/trace.h"
+#include "workloads/base/error.h"
+#include "workloads/model/counts.h"
+
 namespace mb {
-void add_run(CLI::App&) {}
-void add_sim(CLI::App&) {}
+namespace {
+
+struct Flags {
+  std::vector<std::string> words;
+  std::string out, trace, timeline;
+  bool json = false, quiet = false, no_progress = false;
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// A line that is drawn over and over on a terminal; elsewhere one line at most every 30 s.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool wanted)
+      : wanted_(wanted),
+        terminal_(isatty(STDERR_FILENO) && !std::getenv("CI")),
+        start_(Clock::now()),
+        last_(start_) {}
+
+  bool operator()(int done, int total) {
+    const auto now = Clock::now();
+    if (wanted_ && (terminal_ || now - last_ > std::chrono::seconds(30))) {
+      const double elapsed = std::chrono::duration<double>(now - start_).count();
+      const double left = elapsed / done * (total - done);
+      if (terminal_) {
+        fmt::print(stderr, "\r\033[Kstep {}/{}, {:.0f} s left", done, total, left);
+        if (done == total) fmt::print(stderr, "\r\033[K");
+      } else {
+        fmt::print(stderr, "step {}/{}, {:.0f} s left\n", done, total, left);
+      }
+      std::fflush(stderr);
+      last_ = now;
+    }
+    return !interrupted;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool wanted_, terminal_;
+  Clock::time_point start_, last_;
+};
+
+std::map<std::string, Fact> params_of(const Case& c) {
+  std::map<std::string, Fact> params;
+  for (const CaseKey& key : case_keys()) params[std::string(key.name)] = key.get(c);
+  params["parameters"] = parameter_count(c.model);
+  params["micro_batches"] = static_cast<std::int64_t>(c.options.micro_batches);
+  return params;
+}
+
+// Where output goes has to be there before anything runs.
+void check_writable(const std::string& path, const char* flag) {
+  if (path.empty()) return;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  const std::string at = folder.empty() ? "." : folder.string();
+  if (std::filesystem::is_directory(path) || access(at.c_str(), W_OK) != 0) {
+    throw Exit(
+        kExitNoData,
+        cat(flag, " ", path, ": cannot write there; give a file in a folder that can be written"));
+  }
+}
+
+Json make_row(const Case& c, const Measured& measured, const RunReport& report, const Peak& peak,
+              const Flags& flags) {
+  RowHead head{.case_line = to_text(c), .params = params_of(c), .seed = c.seed};
+  if (c.mode == Mode::sim) head.extra_hard["simulated_machine"] = hash_text(to_json(c.machine));
+  if (!flags.trace.empty()) head.artifacts["trace"] = flags.trace;
+  if (!flags.timeline.empty()) head.artifacts["timeline"] = flags.timeline;
+  Json row = row_head(head);
+  RowStep step{.mode = std::string(name_of(c.mode)),
+               .virtual_time = c.mode == Mode::sim,
+               .warm_up_steps = c.mode == Mode::sim ? 0 : c.warm_up,
+               .devices = peak.devices,
+               .peak_flops_per_s = peak.flops_per_s,
+               .peak_source = peak.source};
+  if (measured.verification) {
+    step.verified = measured.verification->ok;
+    step.verified_by = measured.verification->by;
+    step.verified_error = measured.verification->gradient.relative;
+  } else {
+    step.verified_by = "not checked: " + measured.not_verified;
+  }
+  add_step(row, {c.model, c.mesh, c.options}, report, step);
+  if (!measured.training.empty()) {
+    Json losses = Json::array();
+    for (const Training& training : measured.training) losses.push_back(training.loss);
+    row["training"] = {
+        {"data", measured.data},
+        {"losses", losses},
+        {"entropy_nats", measured.entropy_nats ? Json(*measured.entropy_nats) : Json(nullptr)}};
+  }
+  return row;
+}
+
+void run(const Flags& flags, bool virtual_time) {
+  std::vector<std::string> words = flags.words;
+  if (virtual_time) words.push_back("mode=sim");
+  const Case c = parse_case(words);
+  check_writable(flags.out, "--out");
+  check_writable(flags.trace, "--trace");
+  check_writable(flags.timeline, "--timeline");
+
+  const Peak peak = peak_of(c);
+  std::signal(SIGINT, [](int) { interrupted = 1; });
+  ProgressLine progress(!flags.no_progress && !flags.quiet);
+  const Measured measured = measure(c, [&](int done, int total) { return progress(done, total); });
+  std::signal(SIGINT, SIG_DFL);
+
+  const StepShape shape{c.model, c.mesh, c.options};
+  const StepWork work{.tokens = static_cast<double>(c.global_batch * c.model.sequence),
+                      .model_flops = model_flops(c.model, c.global_batch, FlopConvention::megatron),
+                      .recomputed_flops = recomputed_flops(measured.plan),
+                      .devices = peak.devices,
+                      .peak_flops_per_s = peak.flops_per_s};
+  RunReport report = report_run(measured.plan, shape, measured.results, work);
+  report.metrics.push_back(own_cores_bubble(measured));
+  const Json row = make_row(c, measured, report, peak, flags);
+  if (!flags.timeline.empty()) save(measured.results.timelines.back(), flags.timeline);
+  if (!flags.trace.empty())
+    save_trace(flags.trace, measured.plan, measured.results.timelines.back());
+  if (!flags.out.empty()) write_json(flags.out, row);
+  if (flags.json) {
+    fmt::print("{}\n", row.dump(2));
+  } else {
+    fmt::print("{}", run_text(c, measured, report, peak, flags.quiet));
+  }
+  if (measured.verification && !measured.verification->ok) {
+    throw Exit(kExitNoVerdict, cat("the first step is not that of one rank: gradient of ",
+                                   measured.verification->gradient.tensor, " off by ",
+                                   measured.verification->gradient.relative, ", loss by ",
+                                   measured.verification->loss_error, ", norm by ",
+                                   measured.verification->norm_error, " (relative; tolerance ",
+                                   measured.verification->tolerance, ")"));
+  }
+}
+
+CLI::App* add_verb(CLI::App& app, const char* name, const char* help, bool virtual_time) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* verb = app.add_subcommand(name, help);
+  add_case_words(*verb, flags->words);
+  verb->add_option("-o,--out", flags->out, "Write the result row, one JSON object, to this file");
+  verb->add_option("--trace", flags->trace,
+                   "Write the last step as a Chrome trace, for ui.perfetto.dev");
+  verb->add_option("--timeline", flags->timeline,
+                   "Write the last step's timeline, one span a line");
+  verb->add_flag("--json", flags->json, "Print the row and nothing else on stdout");
+  verb->add_flag("-q,--quiet", flags->quiet, "Print the summary alone");
+  verb->add_flag("--no-progress", flags->no_progress, "No progress line on stderr");
+  verb->callback([flags, virtual_time] { run(*flags, virtual_time); });
+  return verb;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  add_verb(app, "run", "Train for some steps, measure them, hold the numbers against theory", false)
+      ->footer(
+          "Examples:\n  meshbench run case=first\n  meshbench run model=gpt-1m mesh=pp2.tp2 "
+          "micro_batch=1 global_batch=8 -o row.json --trace trace.json\n"
+          "  meshbench run model=gpt-1m data=README.md mesh=dp2 steps=20 --json");
+}
+
+void add_sim(CLI::App& app) {
+  add_verb(app, "sim",
+           "The same step in virtual time on a machine that one does not have (run with mode=sim)",
+           true)
+      ->footer(
+          "Examples:\n  meshbench sim case=textbook-100b\n  meshbench sim model=gpt3-13b "
+          "mesh=dp2.pp4.tp8 machine=h100x8 micro_batch=1 global_batch=64 machine.nic_gb_per_s=25");
+}
+
 }  // namespace mb

@@ -1,0 +1,252 @@
+#include "bench/cli/run_text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "bench/analysis/stats.h"
+#include "bench/report/table.h"
+#include "workloads/base/error.h"
+#include "workloads/base/units.h"
+#include "workloads/model/counts.h"
+
+namespace mb {
+namespace {
+
+std::string seconds(double s) { return format_duration(1e9 * s); }
+std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
+std::string bytes(const std::optional<std::int64_t>& count) { return count ? bytes(*count) : "-"; }
+std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
+
+// "123.4 ms (median of 5, 120.1 ms to 130.2 ms)", or why there is none.
+template <class Format>
+std::string spread(const RunReport& report, std::string_view name, Format format) {
+  const Metric* metric = find(report.metrics, name);
+  if (!metric || metric->samples.empty()) return metric ? metric->reason : "not measured";
+  const auto [low, high] = std::minmax_element(metric->samples.begin(), metric->samples.end());
+  std::string text = format(median(metric->samples));
+  if (metric->samples.size() > 1)
+    text += fmt::format(" (median of {}, {} to {})", metric->samples.size(), format(*low),
+                        format(*high));
+  return text;
+}
+
+std::string verification_text(const Measured& measured) {
+  if (!measured.verification) return "no: " + measured.not_verified;
+  const Verification& v = *measured.verification;
+  return fmt::format("{}, {}: largest error {:.1e} in {}, tolerance {:.0e}",
+                     v.ok ? "yes" : "FAILED", v.by, v.gradient.relative,
+                     v.gradient.tensor.empty() ? "none" : v.gradient.tensor, v.tolerance);
+}
+
+std::string summary(const Case& c, const Measured& measured, const RunReport& report,
+                    const Peak& peak) {
+  const int world = c.mesh.world();
+  const bool virtual_time = c.mode == Mode::sim;
+  std::string text = to_text(c) + "\n\n";
+  const auto line = [&](const char* name, const std::string& value) {
+    text += fmt::format("{:<16}{}\n", name, value);
+  };
+  line("ranks", virtual_time
+                    ? fmt::format("{} in virtual time on {}", world, c.machine.name)
+                    : fmt::format("{} as threads on {} core{}{}", world, usable_cores(),
+                                  usable_cores() == 1 ? "" : "s",
+                                  world > usable_cores()
+                                      ? "; they share cores, and waiting includes waiting for one"
+                                      : ""));
+  if (!virtual_time)
+    line("matmul", fmt::format("{}, row kernels {}", matmul_backend(c.options.dtype), cpu_isa()));
+  line("step time", spread(report, "step_s", seconds));
+  line("throughput",
+       spread(report, "tokens_per_s", [](double x) { return format_count(x); }) + " tokens/s");
+  line("MFU", spread(report, "mfu", percent));
+  line("HFU", spread(report, "hfu", percent));
+  text += fmt::format("{:<16}{} convention; of {} device{} at {}: {}\n", "",
+                      name_of(FlopConvention::megatron), peak.devices, peak.devices == 1 ? "" : "s",
+                      format_flop_rate(peak.flops_per_s), peak.source);
+  if (c.mesh.size(Axis::pp) > 1) {
+    line("bubble", spread(report, "bubble_fraction", percent) + " of the pipeline's time");
+    if (!virtual_time)
+      line("", spread(report, "bubble_fraction_own_cores", percent) +
+                   " replayed with a core for every rank");
+    if (report.bubble)
+      line("", fmt::format("{} in theory, (p-1)/(m+p-1)", percent(report.bubble->of_window)));
+  }
+  if (!measured.training.empty()) {
+    line("loss", fmt::format("{:.4f} -> {:.4f} in {} steps{}", measured.training.front().loss,
+                             measured.training.back().loss, measured.training.size(),
+                             measured.entropy_nats
+                                 ? fmt::format("; no model gets below {:.4f} on this source",
+                                               *measured.entropy_nats)
+                                 : ""));
+    line("gradient norm", fmt::format("{:.4f} -> {:.4f}", measured.training.front().gradient_norm,
+                                      measured.training.back().gradient_norm));
+    line("data", measured.data);
+  }
+  line("peak memory",
+       fmt::format(
+           "{} on rank {} ({})",
+           bytes(report.memory.total.measured_bytes.value_or(report.memory.total.plan_bytes)),
+           report.memory.rank,
+           report.memory.total.measured_bytes ? "counted by its allocator" : "planned"));
+  line("verified", verification_text(measured));
+  return text;
+}
+
+std::string breakdown_text(const Breakdown& breakdown) {
+  Table table({{"where the step went", Align::left}, {"axis", Align::left}, {"time"}, {"share"}});
+  const double total = static_cast<double>(breakdown.window_ns) * breakdown.ranks;
+  const double each = static_cast<double>(std::max(1, breakdown.ranks * breakdown.steps));
+  const auto add = [&](std::string name, const std::string& axis, std::int64_t ns) {
+    std::replace(name.begin(), name.end(), '_', ' ');
+    table.add({name, axis, format_duration(static_cast<double>(ns) / each),
+               percent(static_cast<double>(ns) / std::max(1.0, total))});
+  };
+  std::int64_t sum = 0;
+  for (const BreakdownPart& part : breakdown.parts) {
+    sum += part.total_ns;
+    if (part.total_ns > 0) add(part.name, part.axis, part.total_ns);
+  }
+  add("sum = step", "", sum);
+  for (const HiddenComm& hidden : breakdown.overlapped) {
+    if (hidden.total_ns > 0) add("(hidden behind compute)", hidden.axis, hidden.total_ns);
+  }
+  return "\nMean over ranks and steps. Compute goes before communication, transfer before "
+         "waiting.\n" +
+         table.to_text();
+}
+
+std::string stages_text(const RunReport& report) {
+  Table table({{"stage"},
+               {"compute"},
+               {"bubble"},
+               {"share"},
+               {"warm-up"},
+               {"steady"},
+               {"cool-down"},
+               {"theory: warm-up"},
+               {"cool-down"},
+               {"sum"}});
+  for (const StageReport& stage : report.stages) {
+    const StageSummary& m = stage.measured;
+    std::vector<std::string> cells = {cat(m.stage),
+                                      seconds(m.compute_s),
+                                      seconds(m.bubble_s()),
+                                      percent(m.bubble_s() / std::max(1e-30, m.window_s)),
+                                      seconds(m.warm_up.bubble_s()),
+                                      seconds(m.steady.bubble_s()),
+                                      seconds(m.cool_down.bubble_s())};
+    if (stage.closed_form) {
+      for (double s :
+           {stage.closed_form->warm_up, stage.closed_form->cool_down, stage.closed_form->sum()})
+        cells.push_back(seconds(s));
+    } else {
+      cells.insert(cells.end(), 3, "-");
+    }
+    table.add(cells);
+  }
+  return fmt::format(
+             "\nPipeline bubble by stage and phase. Theory takes the mean forward {} and backward "
+             "{} of a micro-batch on a stage.\n",
+             seconds(report.forward_s), seconds(report.backward_s)) +
+         table.to_text();
+}
+
+std::string collectives_text(const RunReport& report) {
+  Table table({{"axis", Align::left},
+               {"kind", Align::left},
+               {"site", Align::left},
+               {"ranks"},
+               {"size"},
+               {"count"},
+               {"wait"},
+               {"transfer"},
+               {"algbw GB/s"},
+               {"busbw GB/s"}});
+  for (const CollectiveProfile& p : report.collectives) {
+    const auto rate = [](const std::optional<double>& value) {
+      return value ? fmt::format("{:.3f}", *value * 1e-9) : "-";
+    };
+    table.add({p.axis, p.kind, p.site, cat(p.group_size), bytes(p.bytes), cat(p.count),
+               seconds(p.wait_s), seconds(p.transfer_s), rate(p.algbw_bytes_per_s),
+               rate(p.busbw_bytes_per_s)});
+  }
+  return "\nCommunication: median wait for the last participant, median transfer once it was "
+         "there; 1 GB is 1e9 bytes.\n" +
+         table.to_text();
+}
+
+std::string memory_text(const MemoryReport& memory) {
+  Table table({{"memory class", Align::left},
+               {"theory"},
+               {"plan"},
+               {"measured"},
+               {"at the peak"},
+               {"what theory leaves out", Align::left}});
+  const auto add = [&](const MemoryRow& row) {
+    if (row.plan_bytes == 0 && row.closed_form_bytes.value_or(0) == 0) return;
+    table.add({row.name, bytes(row.closed_form_bytes), bytes(row.plan_bytes),
+               bytes(row.measured_bytes), bytes(row.composition_bytes), row.explanation});
+  };
+  for (const MemoryRow& row : memory.classes) add(row);
+  add(memory.total);
+  return fmt::format(
+             "\nMemory of rank {} (stage {}), the largest. A class's own peaks do not add up; what "
+             "is live at the total's peak does.\n",
+             memory.rank, memory.stage) +
+         table.to_text();
+}
+
+std::string traffic_text(const RunReport& report) {
+  Table table({{"stage"},
+               {"axis", Align::left},
+               {"kind", Align::left},
+               {"calls: theory"},
+               {"plan"},
+               {"counted"},
+               {"bytes: theory"},
+               {"plan"},
+               {"counted"},
+               {"equal", Align::left}});
+  for (const TrafficRow& row : report.traffic) {
+    const auto calls = [](const std::optional<TrafficCount>& count) {
+      return count && count->calls ? cat(*count->calls) : "-";
+    };
+    const auto size = [](const std::optional<TrafficCount>& count) {
+      return count ? cat(count->bytes) : "-";
+    };
+    table.add({cat(row.stage), row.axis, row.kind, calls(row.closed_form), calls(row.plan),
+               calls(row.counted), size(row.closed_form), size(row.plan), size(row.counted),
+               row.equal ? "yes" : "NO"});
+  }
+  return "\nTraffic of one rank in a step: bytes of the full tensors.\n" + table.to_text();
+}
+
+}  // namespace
+
+Metric own_cores_bubble(const Measured& measured) {
+  constexpr const char* kName = "bubble_fraction_own_cores";
+  if (measured.on_own_cores.empty())
+    return absent(kName, "1", "virtual time has a device for every rank");
+  std::vector<StepTimes> steps;
+  for (const Timeline& timeline : measured.on_own_cores)
+    steps.push_back(step_times(measured.plan, timeline));
+  const std::vector<Metric> metrics = step_metrics(steps, {});
+  Metric bubble = *find(metrics, "bubble_fraction");
+  bubble.name = kName;
+  return bubble;
+}
+
+std::string run_text(const Case& c, const Measured& measured, const RunReport& report,
+                     const Peak& peak, bool brief) {
+  std::string text = summary(c, measured, report, peak);
+  if (brief) return text;
+  text += breakdown_text(report.breakdown);
+  if (c.mesh.size(Axis::pp) > 1) text += stages_text(report);
+  if (!report.collectives.empty()) text += collectives_text(report);
+  text += memory_text(report.memory);
+  if (!report.traffic.empty()) text += traffic_text(report);
+  return text;
+}
+
+}  // namespace mb
