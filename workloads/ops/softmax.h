@@ -16,7 +16,7 @@ static MB_HD std::int64_t valid_columns(std::int64_t vocabulary, std::int64_t n,
 static MB_HD std::int64_t label_column(std::int64_t label, std::int64_t valid, std::int64_t n,
                                        int shard) {
   const std::int64_t column = label - shard * n;
-  return label >= 0 && column >= 0 && column < valid ? column : -1;
+  return column >= 0 && column < valid ? column : -1;
 }
 
 template <class Team, class T>
