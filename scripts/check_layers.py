@@ -31,6 +31,8 @@ ORDER = [
     "bench/cli",
     "bench/micro",
 ]
+# Headers that the build writes.
+GENERATED = ("git_version.h",)
 TOPS = ("workloads", "parallel", "bench")
 SUFFIXES = (".h", ".cc", ".cu", ".cuh")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
@@ -46,9 +48,10 @@ def place(path):
 
 
 def includes(file):
-    """(line number, included path) of every quoted include."""
+    """(line number, included path) of every quoted include but generated ones."""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        if match := INCLUDE.match(line):
+        match = INCLUDE.match(line)
+        if match and match.group(1) not in GENERATED:
             yield number, match.group(1)
 
 

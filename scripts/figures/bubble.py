@@ -1,0 +1,79 @@
+"""The pipeline bubble over the number of micro-batches, next to its closed form."""
+
+from collections import defaultdict
+
+import rows as rows_of
+from figures import look
+
+LOOKS = {"1f1b": (look.BLUE, "o", 2**0.07), "gpipe": (look.VERMILION, "s", 2**-0.07)}
+OTHER = (look.GREEN, "^", 1.0)
+# By virtual_time: the metrics that are drawn, and what to call them.
+KINDS = {True: [("bubble_fraction", "virtual time")],
+         False: [("bubble_fraction", "measured"), ("bubble_fraction_own_cores", "a core for each rank")]}
+MARKERS = {"measured": {"markersize": 6, "zorder": 3}, "a core for each rank":
+           {"markersize": 7, "fillstyle": "left", "zorder": 4},
+           "virtual time": {"markersize": 9, "fillstyle": "none", "zorder": 2}}
+
+
+def bubble(rows):
+    """A panel for each number of stages: measured, simulated and closed-form share of idle time."""
+    ok, notes = look.measured(rows)
+    ok = [row for row in ok if rows_of.stages(row) > 1 and rows_of.metric(row, "bubble_fraction")]
+    if not ok:
+        raise look.NoData("no row with a pipeline; run one with mesh=pp2 or more")
+    panels = defaultdict(list)
+    for row in ok:
+        panels[rows_of.stages(row)].append(row)
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    figure = look.new_figure(4.4 * across + 4.6, 4.6 * down + 0.6,
+                             "Pipeline bubble shrinks with more micro-batches")
+    grid = figure.subplots(down, across, squeeze=False, sharey=True)
+    handles = {}
+    for ax, (stages, group) in zip(grid.flat, sorted(panels.items())):
+        _panel(ax, stages, group, handles)
+    for ax in grid.flat[len(panels):]:
+        ax.remove()
+    for ax in grid[:, 0]:
+        ax.set_ylabel("bubble, % of the pipeline window")
+    figure.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False)
+    look.annotate(figure, [
+        f"Points: median over steps ({look.samples_text(ok, 'bubble_fraction')}), mean over stages; "
+        "whiskers: smallest and largest step.",
+        "Window: first forward start to last backward end. Measured includes waiting for a core, where ranks share them;",
+        "a core for each rank: the same steps replayed without that. Closed form: equal stages, free communication.",
+        *notes], ok)
+    return figure
+
+
+def _panel(ax, stages, group, handles):
+    theory = {rows_of.micro_batches(row): row["theory"]["bubble_fraction"] for row in group}
+    points = sorted((m, share) for m, share in theory.items() if share is not None)
+    line, = ax.plot([m for m, _ in points], [100 * share for _, share in points], "--",
+                    color=look.BLACK, marker="_", markersize=14, linewidth=1.2, zorder=1)
+    handles["closed form (p-1) / (m+p-1)"] = line
+    series = defaultdict(list)
+    for row in group:
+        for metric, kind in KINDS[row["virtual_time"]]:
+            if share := rows_of.metric(row, metric):
+                series[row["params"].get("schedule", "?"), kind].append((rows_of.micro_batches(row), share))
+    for (schedule, kind), members in sorted(series.items()):
+        handles[f"{schedule}, {kind}"] = _points(ax, schedule, kind, sorted(members, key=lambda m: m[0]))
+    ticks = sorted(theory)
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(ticks, [str(m) for m in ticks])
+    ax.set_xticks([], minor=True)
+    ax.set_xlim(ticks[0] / 1.4, ticks[-1] * 1.4)
+    ax.set_ylim(0, 100)
+    ax.set_title(f"p = {stages} stages")
+    ax.set_xlabel("micro-batches m")
+    ax.grid(axis="y", color=look.PALE, linewidth=0.6)
+
+
+def _points(ax, schedule, kind, members):
+    colour, marker, dodge = LOOKS.get(schedule, OTHER)
+    shares = [share for _, share in members]
+    y = [100 * share["value"] for share in shares]
+    spread = [[100 * (s["value"] - s["min"]) for s in shares], [100 * (s["max"] - s["value"]) for s in shares]]
+    return ax.errorbar([m * dodge for m, _ in members], y, yerr=spread, linestyle="none", marker=marker,
+                       color=colour, markerfacecoloralt="white", capsize=3, linewidth=1.2, **MARKERS[kind])

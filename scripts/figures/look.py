@@ -1,0 +1,108 @@
+"""What all figures share: colours, hatches, caption, footer, and how they are written."""
+
+# Okabe and Ito's colours, told apart by every kind of colour vision.
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+GREY, PALE = "#999999", "#DDDDDD"
+
+# More bars than this are not readable on one page.
+MOST_BARS = 40
+
+STYLE = {
+    "font.family": "DejaVu Sans", "font.size": 10, "axes.titlesize": 11, "hatch.linewidth": 0.6,
+    "svg.hashsalt": "meshbench", "axes.spines.top": False, "axes.spines.right": False,
+}
+
+
+class NoData(Exception):
+    """There is nothing to draw; says why and what would do."""
+
+
+def new_figure(width, height, title):
+    """An empty Figure that keeps titles, legends and captions clear of each other."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    return figure
+
+
+def annotate(figure, caption, rows=()):
+    """The caption, and under it where the numbers come from."""
+    figure.supxlabel("\n".join([*caption, footer(rows)]), x=0.01, ha="left", fontsize=8,
+                     color="#333333", linespacing=1.4)
+
+
+def footer(rows):
+    machines = sorted({row["fingerprint"]["id"] for row in rows})
+    commits = sorted({_commit(row["build"]) for row in rows})
+    return f"machine {_listed(machines)}   commit {_listed(commits)}   {len(rows)} row{'s'[:len(rows) != 1]}"
+
+
+def _commit(build):
+    if build["git"] is None:
+        return "unknown"
+    return build["git"][:10] + ("+changes" if build["dirty"] else "")
+
+
+def _listed(names, most=3):
+    shown = ", ".join(names[:most]) or "unknown"
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def samples_text(rows, name):
+    """How many steps a number stands for: "n = 5" or "n = 3 to 5"."""
+    counts = sorted({row["metrics"][name]["n"] for row in rows if name in row["metrics"]})
+    if not counts:
+        return "n = 0"
+    return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+
+
+def measured(rows, kind="row"):
+    """Rows of status ok, and a line on those that are not. Throws NoData if none is ok."""
+    if not rows:
+        raise NoData("no row to draw; make one with meshbench run ... --out FILE")
+    ok = [row for row in rows if row["status"] == "ok"]
+    rest = sorted({row["status"] for row in rows if row["status"] != "ok"})
+    if not ok:
+        raise NoData(f"no {kind} of status ok among {len(rows)} ({', '.join(rest)}); nothing was measured")
+    if len(ok) == len(rows):
+        return ok, []
+    return ok, [f"Left out, without numbers: {len(rows) - len(ok)} ({', '.join(rest)})."]
+
+
+def first_bars(rows):
+    """As many rows as a page of bars holds, and a line on the rest."""
+    if len(rows) <= MOST_BARS:
+        return rows, []
+    return rows[:MOST_BARS], [f"The first {MOST_BARS} of {len(rows)} rows; choose others with --where."]
+
+
+def labels(rows):
+    """A name for each row: its mesh, and what else differs between the rows."""
+    ignored = {"mesh", "micro_batches", "parameters", "data", "seed", "steps", "warm_up", "verify", "timeout_s"}
+    keys = [key for key in rows[0]["params"] if key not in ignored and
+            len({row["params"].get(key) for row in rows}) > 1] if rows else []
+    return ["\n".join([row["mesh"]["text"], *_pairs(row["params"], keys)]) for row in rows]
+
+
+def _pairs(params, keys):
+    words = [f"{key}={params.get(key)}" for key in keys]
+    return [" ".join(words)] if words else []
+
+
+def time_unit(seconds):
+    """(factor, name) that shows a time of this size with few digits."""
+    for factor, name in ((1, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * factor >= 1:
+            return factor, name
+    return 1e9, "ns"
+
+
+def save(figure, folder, name):
+    """Writes NAME.png (150 dpi) and NAME.svg, the same bytes for the same rows; returns the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    figure.savefig(paths[0], dpi=150, metadata={"Software": None})
+    figure.savefig(paths[1], metadata={"Date": None, "Creator": "meshbench"})
+    return paths

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""plot.py FIGURE INPUT...: one figure as PNG and SVG, from what meshbench run wrote.
+
+INPUT is what --out wrote, or a folder of it; gantt also takes what --trace wrote.
+"""
+
+import argparse
+import pathlib
+import sys
+
+import rows as rows_of
+from figures import bubble, breakdown, gantt, look, memory
+
+FIGURES = {
+    "bubble": (bubble.bubble, "bubble over micro-batches, next to its closed form"),
+    "breakdown": (breakdown.breakdown, "where the step time goes, stacked"),
+    "memory": (memory.memory, "peak memory by class: closed form, plan, measured"),
+    "gantt": (gantt.gantt, "forwards and backwards of a pipeline over time"),
+}
+
+
+def _read(figure, inputs, conditions):
+    if figure == "gantt":
+        return gantt.load(inputs)
+    return rows_of.select(rows_of.load(inputs), conditions)
+
+
+def main(argv=None):
+    figures = "\n".join(f"  {name:10} {help_text}" for name, (_, help_text) in FIGURES.items())
+    parser = argparse.ArgumentParser(
+        description=f"{__doc__}\nFigures:\n{figures}",
+        epilog="Examples:\n"
+               "  scripts/plot.py breakdown results/quickstart/rows\n"
+               "  scripts/plot.py bubble results/quickstart/bubble --where mesh=pp4 --out plots\n"
+               "  scripts/plot.py gantt results/quickstart/bubble/pp4-1f1b-m8.json --name pp4\n"
+               "Exit codes: 0 done; 2 wrong use; 4 nothing to draw, or an input that cannot be read.",
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("figure", choices=FIGURES, metavar="FIGURE", help=", ".join(FIGURES))
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="files or folders of rows")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("plots"), metavar="FOLDER",
+                        help="where to write (default: plots)")
+    parser.add_argument("--name", help="file name without suffix (default: FIGURE)")
+    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE",
+                        help="only rows with this parameter; may be given several times")
+    args = parser.parse_args(argv)
+    if args.figure == "gantt" and args.where:
+        parser.error("gantt draws traces, which --where cannot choose; name the files")
+    import matplotlib
+
+    try:
+        with matplotlib.rc_context(look.STYLE):
+            figure = FIGURES[args.figure][0](_read(args.figure, args.inputs, args.where))
+            paths = look.save(figure, args.out, args.name or args.figure)
+    except (rows_of.RowError, look.NoData) as error:
+        print(f"plot: {error}", file=sys.stderr)
+        return rows_of.NO_DATA
+    except OSError as error:
+        print(f"plot: cannot write to {args.out}: {error.strerror}; give a folder with --out", file=sys.stderr)
+        return rows_of.NO_DATA
+    for path in paths:
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

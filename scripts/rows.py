@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""rows.py PATH...: the rows that meshbench wrote, checked against their schema, as a table.
+
+PATH is a row (.json), a file of rows (.jsonl, one a line) or a folder of both.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+SCHEMA = pathlib.Path(__file__).resolve().parent.parent / "bench" / "report" / "row.schema.json"
+NO_DATA = 4
+
+
+class RowError(Exception):
+    """What is wrong with a row, where, and what would do."""
+
+
+def _no_constant(name):
+    raise ValueError(f"{name} is not JSON")
+
+
+def _parse(text, where):
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError as error:
+        raise RowError(f"{where}: not a row: {error}; write it again with meshbench run --out") from None
+
+
+def _validator():
+    import jsonschema
+
+    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+
+def _require_valid(validator, row, where):
+    import jsonschema
+
+    error = jsonschema.exceptions.best_match(validator.iter_errors(row))
+    if error is not None:
+        message = error.message if len(error.message) < 200 else error.message[:200] + "..."
+        raise RowError(f"{where}: {error.json_path}: {message}; see bench/report/row.schema.json")
+
+
+def files_of(path):
+    """The files of rows that a path stands for, sorted."""
+    path = pathlib.Path(path)
+    if path.is_dir():
+        return sorted(f for f in path.rglob("*") if f.suffix in (".json", ".jsonl"))
+    if not path.exists():
+        raise RowError(f"{path}: no such file; make it with meshbench run ... --out {path}")
+    return [path]
+
+
+def load(paths):
+    """Rows of files and folders, in order, each valid."""
+    validator = _validator()
+    rows = []
+    for file in (f for path in paths for f in files_of(path)):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RowError(f"{file}: cannot be read: {error}") from None
+        lines = text.splitlines() if file.suffix == ".jsonl" else [text]
+        for number, line in enumerate(lines, 1):
+            if not line.strip() and file.suffix == ".jsonl":
+                continue
+            where = f"{file}:{number}" if file.suffix == ".jsonl" else str(file)
+            row = _parse(line, where)
+            _require_valid(validator, row, where)
+            rows.append(row)
+    return rows
+
+
+def select(rows, conditions):
+    """Rows that meet every "key=value" of `conditions`: a field of params, or a scalar at the top."""
+    wanted = []
+    for condition in conditions:
+        key, equals, value = condition.partition("=")
+        if not equals or not key:
+            raise RowError(f'"{condition}" is no condition; write key=value, for example mesh=pp4')
+        wanted.append((key, value))
+    keys = {key for row in rows for key in (*row["params"], *row)}
+    for key, _ in wanted:
+        if rows and key not in keys:
+            raise RowError(f"no row has a key {key}; keys are {', '.join(sorted(keys))}")
+    return [row for row in rows
+            if all(_text(row["params"].get(key, row.get(key))) == value for key, value in wanted)]
+
+
+def _text(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def metric(row, name):
+    """{value, min, max, n, ...} of a metric that was measured, else None."""
+    found = row["metrics"].get(name)
+    if found is None or found["value"] is None:
+        return None
+    samples = found.get("samples") or [found["value"]]
+    return {**found, "min": min(samples), "max": max(samples)}
+
+
+def value(row, name):
+    found = metric(row, name)
+    return None if found is None else found["value"]
+
+
+def stages(row):
+    return row["mesh"]["axes"].get("pp", 1)
+
+
+def micro_batches(row):
+    """Micro-batches of a pipeline in a step."""
+    params, ranks = row["params"], row["mesh"]["axes"]
+    if "micro_batches" in params:
+        return int(params["micro_batches"])
+    return int(params["global_batch"]) // int(params["micro_batch"]) // ranks.get("dp", 1)
+
+
+def _scaled(number, factor, digits):
+    return "-" if number is None else f"{number * factor:,.{digits}f}"
+
+
+def losses(row):
+    """The loss of every step, the warm-up included where the row has it; empty in virtual time."""
+    trained = (row.get("training") or {}).get("losses")
+    return trained or (row["metrics"].get("loss") or {}).get("samples") or []
+
+
+COLUMNS = ("mesh", "step ms", "tokens/s", "MFU %", "bubble %", "own cores %", "theory %",
+           "exposed comm %", "peak MiB", "loss", "verified")
+NOTES = """\
+Medians over steps. bubble: share of the pipeline window in which a stage computes nothing, waiting for a core included;
+own cores: the same steps replayed as if every rank had a core; theory: (p-1)/(m+p-1). exposed comm: share of the step."""
+
+
+def _cells(row):
+    name = row["params"].get("mesh", row["case"])
+    if row["status"] != "ok":
+        return [str(name), row["status"], *["-"] * (len(COLUMNS) - 2)]
+    loss = losses(row)
+    theory = row["theory"]["bubble_fraction"]
+    return [
+        str(name),
+        _scaled(value(row, "step_s"), 1e3, 1),
+        _scaled(value(row, "tokens_per_s"), 1, 0),
+        _scaled(value(row, "mfu"), 100, 1),
+        _scaled(value(row, "bubble_fraction"), 100, 1),
+        _scaled(value(row, "bubble_fraction_own_cores"), 100, 1),
+        _scaled(theory, 100, 1),
+        _scaled(value(row, "exposed_fraction"), 100, 1),
+        _scaled(value(row, "peak_bytes"), 2**-20, 1),
+        f"{loss[0]:.3f} -> {loss[-1]:.3f}" if loss else "-",
+        "yes" if row["verified"]["ok"] else "no",
+    ]
+
+
+def table(rows):
+    """One line a row; "-" where there is no number."""
+    cells = [list(COLUMNS)] + [_cells(row) for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(line[1:], widths[1:])])
+        for line in cells)
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0],
+        epilog="Examples:\n"
+               "  scripts/rows.py results/quickstart/rows\n"
+               "  scripts/rows.py results/quickstart/rows --where schedule=gpipe --json\n"
+               "Exit codes: 0 done; 2 wrong use; 4 no row, or one that cannot be read.",
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", nargs="+", metavar="PATH")
+    parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE",
+                        help="only rows with this parameter; may be given several times")
+    parser.add_argument("--json", action="store_true", help="print the rows, one a line")
+    args = parser.parse_args(argv)
+    try:
+        rows = select(load(args.paths), args.where)
+        if not rows:
+            raise RowError(f"{' '.join(args.paths)}: no row; make one with meshbench run ... --out FILE")
+    except RowError as error:
+        print(f"rows: {error}", file=sys.stderr)
+        return NO_DATA
+    print("\n".join(json.dumps(row) for row in rows) if args.json else f"{table(rows)}\n\n{NOTES}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

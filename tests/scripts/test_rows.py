@@ -1,0 +1,110 @@
+"""What rows.py reads, refuses and prints."""
+
+import copy
+import json
+
+import pytest
+
+import rows
+from conftest import absent, failed_row, make_row, many_rows
+
+
+def test_rows_survive_being_written_and_read(row_file):
+    written = [make_row("dp2.pp2.tp2"), make_row(mode="sim"), failed_row()]
+    assert rows.load([row_file(written)]) == written
+
+
+def test_a_folder_stands_for_its_rows_in_order(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**make_row(), "run_id": name}))
+    (tmp_path / "notes.txt").write_text("no row")
+    assert [row["run_id"] for row in rows.load([tmp_path])] == ["a", "b"]
+
+
+def test_unknown_top_fields_are_kept(row_file):
+    assert rows.load([row_file([{**make_row(), "training": {"losses": [2.0, 1.0]}}])])[0]["training"]
+
+
+@pytest.mark.parametrize("text, word", [
+    ("", "not a row"),
+    ("{", "not a row"),
+    ('{"schema": NaN}', "NaN is not JSON"),
+    ("[]", "is not of type 'object'"),
+    ('{"schema": "meshbench-row/1"}', "required property"),
+])
+def test_what_is_no_row_is_refused_with_its_place(tmp_path, text, word):
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(rows.RowError) as error:
+        rows.load([path])
+    assert str(path) in str(error.value) and word in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_line_that_is_no_row_is_named_by_its_number(row_file):
+    path = row_file([make_row()])
+    path.write_text(path.read_text() + "\n{}\n")
+    with pytest.raises(rows.RowError, match=r"rows\.jsonl:3: "):
+        rows.load([path])
+
+
+def test_a_null_without_reason_is_refused_by_its_path(row_file):
+    row = copy.deepcopy(make_row())
+    row["metrics"]["mfu"] = {"value": None, "unit": "1", "n": 0}
+    with pytest.raises(rows.RowError, match=r"\$\.metrics\.mfu: 'reason' is a required property"):
+        rows.load([row_file([row])])
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(rows.RowError, match="no such file; make it with meshbench run"):
+        rows.load([tmp_path / "none.json"])
+
+
+def test_select_compares_as_text_and_takes_all_conditions():
+    found = rows.select(many_rows(200), ["mesh=pp4", "schedule=gpipe", "global_batch=8"])
+    assert len(found) == 2
+    assert {row["params"]["mode"] for row in found} == {"threads", "sim"}
+    assert rows.select(many_rows(3), ["virtual_time=false"]) == many_rows(3)
+
+
+def test_select_refuses_what_no_row_has():
+    with pytest.raises(rows.RowError, match="no row has a key mseh; keys are "):
+        rows.select(many_rows(2), ["mseh=pp4"])
+    with pytest.raises(rows.RowError, match="write key=value"):
+        rows.select(many_rows(2), ["mesh"])
+
+
+@pytest.mark.parametrize("params, count", [
+    ({"micro_batches": 8, "micro_batch": "2", "global_batch": "64"}, 8),
+    ({"micro_batch": "2", "global_batch": "64"}, 16),
+])
+def test_micro_batches_are_of_one_pipeline(params, count):
+    assert rows.micro_batches({**make_row("dp2.pp2"), "params": params}) == count
+
+
+def test_table_has_a_dash_where_there_is_no_number():
+    row = make_row(mode="sim")
+    row["metrics"]["mfu"] = absent("1", "peak not known")
+    header, first, failed = rows.table([row, failed_row()]).splitlines()
+    assert header.split()[:3] == ["mesh", "step", "ms"]
+    cells = first.split()
+    assert cells[0] == "pp4" and cells[3] == "-" and cells[4] == cells[6] == "27.3" and cells[-1] == "no"
+    assert failed.split()[:2] == ["pp4", "oom"]
+
+
+def test_table_shows_the_loss_of_the_first_step_that_was_trained():
+    row = {**make_row(), "training": {"losses": [5.9, 5.8, 5.5, 5.1]}}
+    assert "5.900 -> 5.100" in rows.table([row])
+
+
+def test_main_prints_rows_and_says_what_is_missing(row_file, tmp_path, capsys):
+    path = str(row_file(many_rows(2)))
+    assert rows.main([path, "--where", "mesh=pp2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == many_rows(2)[1]
+    assert rows.main([str(tmp_path / "empty.jsonl")]) == 4
+    assert capsys.readouterr().err.startswith("rows: ")
+    assert rows.main([path, "--where", "mesh=pp99"]) == 4
+    assert "no row" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as usage:
+        rows.main([])
+    assert usage.value.code == 2
