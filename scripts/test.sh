@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Builds everything and runs all tests. Usage: scripts/test.sh [--sanitize]
+#
+# --sanitize repeats those of ranks, streams and plans under the address and thread sanitizers.
+# Exits with 0 if all passed, 1 if any failed.
+set -euo pipefail
+sanitize=no
+case "${1:-}" in
+  "") ;;
+  --sanitize) sanitize=yes ;;
+  *) echo "test: $1: no such option; usage: scripts/test.sh [--sanitize]" >&2; exit 2 ;;
+esac
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+failed=()
+step() {
+  echo "== $*"
+  "$@" || failed+=("$*")
+}
+
+# Test programs that put threads, memory and plans under strain, by name.
+strained='(thread_comm|cpu_device|live|sim|mesh_oracle|schedule|plan|validate|arena|builder)_test'
+
+# sanitized PRESET: builds those programs under a sanitizer and runs them.
+sanitized() {
+  local -a programs=()
+  say "building tests in build/$1"
+  cmake --preset "$1" --log-level=WARNING >/dev/null || return
+  mapfile -t programs < <(ninja -C "build/$1" -t targets all | sed -nE "s/^($strained): phony$/\1/p")
+  cmake --build --preset "$1" --target "${programs[@]}" || return
+  ctest --preset "$1" -j2 -E '_NOT_BUILT$'
+}
+
+step ctest --preset cpu -j2
+if [ $sanitize = yes ]; then
+  step sanitized asan
+  step sanitized tsan
+fi
+step .venv/bin/python -m pytest tests/scripts -q
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'test: failed: %s\n' "${failed[@]}" >&2
+  exit 1
+fi
