@@ -315,7 +315,7 @@ class BlockingBatches final : public Markov {
   void before(std::int64_t, int data_index, int, std::int32_t*) const override {
     if (data_index != 1) return;
     std::unique_lock lock(mutex_);
-    never_.wait_for(lock, std::chrono::milliseconds(1500), [] { return false; });
+    never_.wait_for(lock, std::chrono::milliseconds(2500), [] { return false; });
   }
   mutable std::mutex mutex_;
   mutable std::condition_variable never_;
@@ -324,10 +324,10 @@ class BlockingBatches final : public Markov {
 TEST(ThreadExecutor, ARankThatHangsIsReportedWithWhereEveryRankStands) {
   const Plan plan = plan_of({"dp2"});
   const BlockingBatches batches(plan);
-  const auto executor = make_thread_executor(plan, {.batches = &batches, .timeout_s = 0.3});
+  const auto executor = make_thread_executor(plan, {.batches = &batches, .timeout_s = 0.5});
   const std::string message = message_of([&] { executor->step(); });
   EXPECT_EQ(message,
-            "no rank has ended an instruction for 0.3 s: rank 0: dp in all_reduce sum dp (G3 "
+            "no rank has ended an instruction for 0.5 s: rank 0: dp in all_reduce sum dp (G3 "
             "bucket 0); rank 1: compute in load_batch 1x16 (L0 batch)");
 }
 
@@ -338,9 +338,9 @@ TEST(ThreadExecutor, RanksThatWaitForEachOtherAreReleased) {
     if (std::holds_alternative<Send>(i.action)) i.action = Copy{}, i.writes = i.reads;
   }
   const Markov batches(plan);
-  const auto executor = make_thread_executor(plan, {.batches = &batches, .timeout_s = 0.3});
+  const auto executor = make_thread_executor(plan, {.batches = &batches, .timeout_s = 0.5});
   const std::string message = message_of([&] { executor->step(); });
-  EXPECT_EQ(message.find("no rank has ended an instruction for 0.3 s: rank 0: "), 0u) << message;
+  EXPECT_EQ(message.find("no rank has ended an instruction for 0.5 s: rank 0: "), 0u) << message;
   EXPECT_NE(message.find("pp_recv in recv from stage 1 (B0 gradients)"), std::string::npos)
       << message;
   EXPECT_NE(message.find("; rank 1: "), std::string::npos) << message;
