@@ -58,15 +58,15 @@ int run_benchmarks(int argc, char** argv,
                  argument.c_str());
     return 2;
   }
-#ifdef NDEBUG
-  benchmark::AddCustomContext("meshbench_build_type", "release");
-#else
-  benchmark::AddCustomContext("meshbench_build_type", "debug");
-#endif
-  benchmark::AddCustomContext("meshbench_compiler", __VERSION__);
-  benchmark::AddCustomContext("meshbench_isa", cpu_isa());
-  benchmark::AddCustomContext("meshbench_matmul_fp32", matmul_backend(DType::fp32));
   try {
+#ifdef NDEBUG
+    benchmark::AddCustomContext("meshbench_build_type", "release");
+#else
+    benchmark::AddCustomContext("meshbench_build_type", "debug");
+#endif
+    benchmark::AddCustomContext("meshbench_compiler", __VERSION__);
+    benchmark::AddCustomContext("meshbench_isa", cpu_isa());
+    benchmark::AddCustomContext("meshbench_matmul_fp32", matmul_backend(DType::fp32));
     add(arguments);
   } catch (const Error& error) {
     std::fprintf(stderr, "%s: %s\n", argv[0], error.what());

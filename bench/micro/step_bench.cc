@@ -15,12 +15,14 @@
 #include "bench/cli/case.h"
 #include "bench/cli/peak.h"
 #include "bench/micro/bench_main.h"
+#include "parallel/device/device.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
 #include "workloads/model/counts.h"
 #include "workloads/model/data.h"
+#include "workloads/ops/peak.h"
 
 namespace mb {
 namespace {
@@ -34,6 +36,18 @@ constexpr const char* kDefaultCases[] = {
     "model=llama-1m mesh=dp2 micro_batch=8 global_batch=16",
     "case=textbook-100b",
 };
+
+// What recording one instruction's span costs: two reads of the shared clock and two of the
+// thread's CPU time.
+double recording_s_per_instruction() {
+  constexpr int kReads = 10000;
+  const std::int64_t start = now_ns();
+  for (int i = 0; i < kReads; ++i) {
+    benchmark::DoNotOptimize(now_ns());
+    benchmark::DoNotOptimize(thread_cpu_ns());
+  }
+  return 2e-9 * static_cast<double>(now_ns() - start) / kReads;
+}
 
 // A name without spaces, as filters want it: "gpt-1m/dp2/1f1b/mb8/gb16".
 std::string name_of(const Case& c) {
@@ -97,6 +111,13 @@ void run(benchmark::State& state, const Case& c) {
     state.ResumeTiming();
   }
   add_counters(state, c, plan, *executor, steps, peak_of(c));
+  if (c.mode != Mode::sim) {
+    // Of the busiest rank, as if nothing of it were hidden.
+    std::size_t most = 0;
+    for (const Program& program : plan.programs) most = std::max(most, program.instructions.size());
+    state.counters["recording_share"] = static_cast<double>(most) * recording_s_per_instruction() /
+                                        (1e-9 * static_cast<double>(steps.back().window_ns()));
+  }
   state.SetLabel(printable(to_text(c)));
 }
 

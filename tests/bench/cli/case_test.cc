@@ -1,0 +1,119 @@
+#include "bench/cli/case.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "tests/support/error.h"
+#include "workloads/base/error.h"
+
+namespace mb {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words split(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+Case parse(const std::string& text) { return parse_case(split(text)); }
+
+std::string refusal(const std::string& text) {
+  return message_of([&] { parse(text); });
+}
+
+void expect_contains(const std::string& message, const Words& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
+}
+
+TEST(Case, PrintsBackWhatItWasParsedFrom) {
+  for (const char* text :
+       {"model=gpt-1m mesh=1 global_batch=4",
+        "model=gpt-1m mesh=dp2.pp2.tp2 schedule=gpipe micro_batch=2 global_batch=16 dtype=fp64",
+        "model=gpt-tiny model.layers=4 model.norm=post mesh=pp4 global_batch=8 optimizer=sgd "
+        "clip=0.0 seed=3",
+        "model=gpt-10m mesh=tp2 mode=sim machine=a100x8 machine.nic_gb_per_s=12.5 "
+        "global_batch=8"}) {
+    const std::string printed = to_text(parse(text));
+    EXPECT_EQ(to_text(parse(printed)), printed);
+    for (const std::string& word : split(text))
+      EXPECT_NE((" " + printed + " ").find(" " + word + " "), std::string::npos)
+          << word << " is not in: " << printed;
+  }
+}
+
+TEST(Case, OfANameParsesAndPrintsBack) {
+  for (const NamedCase& named : named_cases()) {
+    const std::string printed = to_text(parse(cat("case=", named.name)));
+    EXPECT_EQ(to_text(parse(printed)), printed) << named.name;
+  }
+}
+
+TEST(Case, OfANameIsOverriddenByItsWords) {
+  const Case c = parse("global_batch=32 case=first");
+  EXPECT_EQ(c.global_batch, 32);
+  EXPECT_EQ(c.mesh.to_text(), "dp2.tp2");
+}
+
+TEST(Case, TakesWordsInAnyOrder) {
+  EXPECT_EQ(to_text(parse("model.layers=2 mesh=pp2 model=gpt-1m")),
+            to_text(parse("model=gpt-1m mesh=pp2 model.layers=2")));
+}
+
+TEST(Case, CutsTheGlobalBatchIntoMicroBatchesOfEachDataRank) {
+  EXPECT_EQ(parse("mesh=dp2 micro_batch=2 global_batch=16").options.micro_batches, 4);
+}
+
+TEST(Case, TextbookMeshesHaveTheirMicroBatches) {
+  const Case big = parse("case=textbook-100b");
+  EXPECT_EQ(big.mesh.world(), 64);
+  EXPECT_EQ(big.options.micro_batches, 128);
+  EXPECT_EQ(parse("case=dp2-tp4-pp2").options.micro_batches, 8);
+}
+
+TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
+  expect_contains(refusal("meesh=dp2"), {"meesh=dp2", "did you mean 'mesh'"});
+  expect_contains(refusal("mesh"), {"'mesh'", "key=value"});
+  expect_contains(refusal("mesh=dp2 mesh=tp2"), {"mesh", "twice", "dp2", "tp2"});
+  expect_contains(refusal("model=gpt2-larg"), {"gpt2-larg", "gpt2-large"});
+  expect_contains(refusal("model.layer=2"), {"layer", "layers"});
+  expect_contains(refusal("mesh=tp3"), {"tp=3", "heads=4", "1, 2, 4"});
+  expect_contains(refusal("mesh=pp3"), {"pp=3", "layers=4", "1, 2, 4"});
+  expect_contains(refusal("model=llama-1m mesh=tp8"), {"tp=8", "kv_heads=4", "1, 2, 4"});
+  expect_contains(refusal("mesh=dp3 global_batch=8"), {"global_batch=8", "dp=3", "6", "9"});
+  expect_contains(refusal("micro_batch=0"), {"micro_batch=0", "at least 1"});
+  expect_contains(refusal("schedule=1f2b"), {"1f2b", "did you mean 1f1b"});
+  expect_contains(refusal("dtype=fp31"), {"fp31", "fp32"});
+  expect_contains(refusal("mode=thread"), {"thread", "threads"});
+  expect_contains(refusal("bucket=12Q"), {"bucket", "12Q"});
+  expect_contains(refusal("case=frist"), {"frist", "first"});
+  expect_contains(refusal("model=@/nowhere/model.json"), {"/nowhere/model.json", "cannot be read"});
+  expect_contains(refusal("machine=h100"), {"h100", "h100x8"});
+  expect_contains(refusal("mode=sim machine.nic_gb_per_s=-1"), {"nic_gb_per_s=-1", "above 0"});
+  expect_contains(refusal("mode=sim machine.nic_gb=1"), {"nic_gb", "nic_gb_per_s"});
+  expect_contains(refusal("mode=sim data=README.md"), {"data=README.md", "mode=sim"});
+  expect_contains(refusal("model=gpt2 mesh=dp512 global_batch=512"), {"512", "256", "mode=sim"});
+  expect_contains(refusal("steps=0"), {"steps=0", "at least 1"});
+  expect_contains(refusal("learning_rate=fast"), {"learning_rate", "fast"});
+}
+
+TEST(Case, ReadsModelsAndMachinesFromTheJsonThatIsPrinted) {
+  const std::string path = testing::TempDir() + "model.json";
+  std::ofstream(path) << to_json(find_model("gpt-10m"));
+  EXPECT_EQ(parse("model=@" + path).model, find_model("gpt-10m"));
+  EXPECT_EQ(to_text(parse("model=@" + path + " model.layers=2 global_batch=4")),
+            "model=@" + path + " model.layers=2 mesh=1 global_batch=4");
+  const std::string machine = testing::TempDir() + "machine.json";
+  std::ofstream(machine) << to_json(find_machine("a100x8"));
+  EXPECT_EQ(parse("mode=sim machine=@" + machine).machine, find_machine("a100x8"));
+  std::remove(path.c_str());
+  std::remove(machine.c_str());
+}
+
+}  // namespace
+}  // namespace mb

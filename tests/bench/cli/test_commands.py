@@ -1,0 +1,178 @@
+"""pytest tests/bench/cli: the meshbench command and the Google Benchmark binaries, run as a user would."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
+VERBS = ["run", "sim", "plan", "theory", "models", "machines", "cases"]
+SMALL = ["model=gpt-tiny", "mesh=dp2.pp2", "global_batch=8", "steps=2", "warm_up=1"]
+
+
+def run(*words, cwd=None, program="meshbench"):
+    return subprocess.run([BIN / program, *words], cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def strict(text):
+    def refuse(constant):
+        raise ValueError(f"{constant} is not JSON")
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.fixture(scope="module")
+def row(tmp_path_factory):
+    path = tmp_path_factory.mktemp("row") / "row.json"
+    done = run("run", *SMALL, "-o", path, "--trace", path.with_name("trace.json"), "--timeline", path.with_name("timeline.txt"))
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_every_verb_holds_examples(verb):
+    done = run(verb, "--help")
+    assert done.returncode == 0
+    assert "Examples:" in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_example_of_the_help_runs(verb, tmp_path):
+    shutil.copy(ROOT / "README.md", tmp_path)
+    examples = run(verb, "--help").stdout.split("Examples:")[1]
+    commands = [line.strip() for line in examples.splitlines() if line.strip().startswith("meshbench")]
+    assert commands
+    for command in commands:
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_json_is_one_document_and_all_of_stdout():
+    done = run("run", *SMALL, "--json")
+    assert strict(done.stdout)["status"] == "ok"
+
+
+def test_a_row_follows_its_schema(row):
+    schema = json.loads((ROOT / "bench" / "report" / "row.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(strict(row.read_text()))
+
+
+def test_a_row_is_verified_against_one_rank(row):
+    verified = strict(row.read_text())["verified"]
+    assert verified["ok"] and verified["error"] < 1e-5
+
+
+def test_the_case_of_a_row_reruns_it(row):
+    case = strict(row.read_text())["case"]
+    again = run("run", *case.split(), "--json")
+    assert again.returncode == 0
+    assert strict(again.stdout)["case"] == case
+
+
+def test_traffic_and_memory_of_a_row_are_those_of_its_plan(row):
+    data = strict(row.read_text())
+    assert all(entry["equal"] for entry in data["traffic"])
+    for entry in data["memory"]["classes"] + [data["memory"]["total"]]:
+        assert entry["measured_bytes"] == entry["plan_bytes"], entry
+
+
+def test_slices_of_a_trace_never_overlap_on_a_track(row):
+    events = strict(row.with_name("trace.json").read_text())["traceEvents"]
+    tracks = {}
+    for event in events:
+        if event["ph"] == "X":
+            tracks.setdefault((event["pid"], event["tid"]), []).append((round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)))
+    assert tracks
+    for slices in tracks.values():
+        slices.sort()
+        assert all(a[1] <= b[0] for a, b in zip(slices, slices[1:]))
+
+
+def test_virtual_time_repeats_itself():
+    first, second = (strict(run("sim", "case=a100-64", "--json").stdout)["metrics"] for _ in range(2))
+    assert first == second
+    assert first["bubble_fraction"]["value"] > 0
+
+
+@pytest.mark.parametrize("words, code, parts", [
+    (["run", "meesh=dp2"], 2, ["meesh=dp2", "mesh"]),
+    (["run", "mesh=tp3"], 2, ["tp=3", "heads"]),
+    (["run", "--trce", "x"], 2, ["--trce"]),
+    (["fly"], 2, []),
+    ([], 2, []),
+    (["plan", "mesh=pp2", "--rank", "7"], 2, ["--rank 7", "0 to 1"]),
+    (["models", "gpt-3"], 2, ["gpt-3", "did you mean"]),
+    (["cases", "frist"], 2, ["frist", "first"]),
+    (["run", "data=nowhere.txt"], 4, ["nowhere.txt"]),
+    (["run", "-o", "/proc/nowhere/row.json"], 4, ["--out", "/proc/nowhere/row.json"]),
+])
+def test_bad_input_is_refused_on_one_line(words, code, parts):
+    done = run(*words)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) <= 2
+    for part in parts:
+        assert part in done.stderr
+
+
+def test_data_that_will_not_do_is_refused(tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "short.txt").write_text("x" * 50)
+    (tmp_path / "ids.bin").write_bytes((300).to_bytes(2, "little") * 4000)
+    for name, parts in {"empty.txt": ["empty"], "short.txt": ["short.txt"], "ids.bin": ["300", "vocabulary"]}.items():
+        done = run("run", "model=gpt-1m", f"data={name}", "-o", "row.json", cwd=tmp_path)
+        assert done.returncode == 4, done.stderr
+        assert all(part in done.stderr for part in parts), done.stderr
+        assert not (tmp_path / "row.json").exists()
+
+
+def test_text_data_trains(tmp_path):
+    (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    done = run("run", "model=gpt-1m", "model.layers=1", "data=text.txt", "mesh=dp2", "steps=3", "--json", cwd=tmp_path)
+    losses = strict(done.stdout)["training"]["losses"]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("sent, code", [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_run_that_is_stopped_leaves_earlier_rows_as_they_were(sent, code, tmp_path):
+    row = tmp_path / "row.json"
+    row.write_text("{}")
+    process = subprocess.Popen([BIN / "meshbench", "run", "model=gpt-1m", "steps=100000", "verify=off", "-o", row],
+                               stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    time.sleep(2)
+    process.send_signal(sent)
+    process.communicate(timeout=60)
+    assert process.returncode == code
+    assert row.read_text() == "{}"
+    assert [path.name for path in tmp_path.iterdir()] == ["row.json"]
+
+
+def test_versions_are_told():
+    done = run("--version")
+    assert done.returncode == 0
+    assert re.search(r"meshbench \d+\.\d+", done.stdout)
+
+
+@pytest.mark.parametrize("program", ["ops_bench", "step_bench", "sim_bench"])
+def test_benchmarks_fail_on_an_unknown_flag_and_on_an_empty_selection(program):
+    assert run("--benchmark_fliter=x", program=program).returncode == 2
+    assert run("--benchmark_filter=matches_nothing", program=program).returncode == 4
+
+
+def test_counters_of_a_step_benchmark_are_finite(tmp_path):
+    out = tmp_path / "out.json"
+    case = shlex.join(SMALL).replace("'", "")
+    done = run(case, "--benchmark_min_time=0.01", f"--benchmark_out={out}", program="step_bench")
+    assert done.returncode == 0, done.stderr
+    entry = strict(out.read_text())["benchmarks"][0]
+    for counter in ["tokens_per_s", "bubble_fraction", "exposed_comm_s", "peak_bytes", "peak_activation_bytes"]:
+        assert entry[counter] > 0
