@@ -5,6 +5,7 @@
 # Leaves rows, traces, timelines and plots in results/quickstart.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+build cpu --target meshbench
 
 out=results/quickstart
 text=$out/text.txt
@@ -20,31 +21,33 @@ train() {
   local folder=$1 name=$2
   shift 2
   echo "  $*"
-  build/cpu/bench/meshbench run model=gpt-1m "$@" data=$text micro_batch=1 --quiet --no-progress \
+  build/cpu/bench/meshbench run model=gpt-1m "$@" micro_batch=1 --quiet --no-progress \
     --out $out/"$folder/$name".json --trace $out/traces/"$name".json \
     --timeline $out/timelines/"$name".txt >/dev/null
 }
 
 echo "Seven meshes:"
 meshes=(dp4 tp4 pp4 dp2.tp2 dp2.pp2 pp2.tp2 dp2.pp2.tp2)
+rows=("${meshes[@]/#/$out/rows/}")
+rows=("${rows[@]/%/.json}")
 for mesh in "${meshes[@]}"; do
-  train rows "$mesh" mesh="$mesh" global_batch=16 steps=10
+  train rows "$mesh" mesh="$mesh" data=$text global_batch=16 steps=10
 done
 
 echo "One pipeline of four stages, measured and in virtual time:"
 for schedule in gpipe 1f1b; do
   for m in 1 2 4 8 16; do
-    train bubble pp4-$schedule-m$m mesh=pp4 schedule=$schedule global_batch=$m steps=5 verify=off
+    train bubble pp4-$schedule-m$m mesh=pp4 schedule=$schedule data=$text global_batch=$m steps=5 verify=off
     train bubble pp4-$schedule-m$m-sim mesh=pp4 schedule=$schedule global_batch=$m mode=sim machine=cpu
   done
 done
 
 echo "Plots:"
 plot() { .venv/bin/python scripts/plot.py "$@" --out $out/plots; }
-plot breakdown $out/rows
-plot memory $out/rows
+plot breakdown "${rows[@]}"
+plot memory "${rows[@]}"
 plot bubble $out/bubble
 plot gantt $out/bubble/pp4-{1f1b,gpipe}-m8.json $out/bubble/pp4-{1f1b,gpipe}-m8-sim.json
 
 echo
-.venv/bin/python scripts/rows.py $(printf "$out/rows/%s.json " "${meshes[@]}")
+.venv/bin/python scripts/rows.py "${rows[@]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, makes .venv, builds build/cpu. Usage: scripts/setup.sh
 #
-# Does nothing twice, and asks no question. The other scripts source it, to have .venv/bin on PATH.
+# Does nothing twice, and asks no question. The other scripts source it, and build what they need.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export DEBIAN_FRONTEND=noninteractive
@@ -65,11 +65,10 @@ newer_cmake() {
   hash -r
 }
 
-# build cpu: configures and builds one preset of CMakePresets.json.
+# build PRESET [OPTION...]: configures and builds a preset of CMakePresets.json.
 build() {
   say "building build/$1"
-  cmake --preset "$1" --log-level=WARNING >/dev/null
-  cmake --build --preset "$1"
+  cmake --preset "$1" --log-level=WARNING >/dev/null && cmake --build --preset "$@"
 }
 
 install_packages
@@ -78,4 +77,4 @@ make_venv
 newer_cmake
 if [ -z "${CXX:-}" ] && ! at_least 12 "$(g++ -dumpversion)"; then export CXX=g++-12; fi
 if have ccache; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
-build cpu
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then build cpu; fi

@@ -24,13 +24,13 @@ strained='(thread_comm|cpu_device|live|sim|mesh_oracle|schedule|plan|validate|ar
 # sanitized PRESET: builds those programs under a sanitizer and runs them.
 sanitized() {
   local -a programs=()
-  say "building tests in build/$1"
   cmake --preset "$1" --log-level=WARNING >/dev/null || return
   mapfile -t programs < <(ninja -C "build/$1" -t targets all | sed -nE "s/^($strained): phony$/\1/p")
-  cmake --build --preset "$1" --target "${programs[@]}" || return
+  build "$1" --target "${programs[@]}" || return
   ctest --preset "$1" -j2 -E '_NOT_BUILT$'
 }
 
+build cpu
 step ctest --preset cpu -j2
 if [ $sanitize = yes ]; then
   step sanitized asan

@@ -8,8 +8,8 @@ AXIS_COLOURS = {"tp": look.ORANGE, "dp": look.PURPLE, "pp": look.SKY, "embedding
                 "cp": look.VERMILION, "ep": look.BLACK, "world": look.GREY}
 PLAIN = {"compute": (look.BLUE, "", "compute"), "optimizer": (look.GREEN, "..", "optimizer"),
          "memory": (look.VERMILION, "xx", "memory copies"),
-         "idle_in_pipeline": (look.PALE, "++", "idle in the pipeline"),
-         "idle": ("#FFFFFF", "", "idle outside the pipeline")}
+         "idle_in_pipeline": (look.PALE, "++", "idle in the window"),
+         "idle": ("#FFFFFF", "", "idle outside the window")}
 ORDER = ["compute", "optimizer", "memory", "exposed_transfer", "exposed_wait", "idle_in_pipeline", "idle"]
 
 
@@ -43,7 +43,9 @@ def breakdown(rows):
     look.annotate(figure, [
         f"Parts add up to the step. {look.samples_text(ok, 'step_s')} steps; whiskers: fastest and slowest step. "
         "Striped: waiting for other ranks.",
-        "pp wait and idle in the pipeline are the pipeline's bubble. Thin bars: communication behind compute, not added.",
+        "Window: first forward start to last backward end; pp wait and idle in it are the pipeline's bubble. Where ranks "
+        "outnumber cores,",
+        "idle is waiting for a core too. Thin bars: communication hidden behind compute, not added.",
         *notes, *left_out], ok)
     return figure
 
@@ -79,7 +81,7 @@ def _bar(ax, at, row, factor, handles):
     end = left
     if step := rows_of.metric(row, "step_s"):
         middle = step["value"] * factor
-        ax.errorbar(middle, at, xerr=[[middle - step["min"] * factor], [step["max"] * factor - middle]],
+        ax.errorbar(middle, at + 0.2, xerr=[[middle - step["min"] * factor], [step["max"] * factor - middle]],
                     color="black", capsize=3, linewidth=1)
         end = max(end, step["max"] * factor)
     ax.annotate(f"{left:.3g}", (end, at), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9)

@@ -27,7 +27,7 @@ def bubble(rows):
     across = min(3, len(panels))
     down = -(-len(panels) // across)
     figure = look.new_figure(4.4 * across + 4.6, 4.6 * down + 0.6,
-                             "Pipeline bubble shrinks with more micro-batches")
+                             "Pipeline bubble over the number of micro-batches")
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     handles = {}
     for ax, (stages, group) in zip(grid.flat, sorted(panels.items())):
@@ -41,7 +41,8 @@ def bubble(rows):
         f"Points: median over steps ({look.samples_text(ok, 'bubble_fraction')}), mean over stages; "
         "whiskers: smallest and largest step.",
         "Window: first forward start to last backward end. Measured includes waiting for a core, where ranks share them;",
-        "a core for each rank: the same steps replayed without that. Closed form: equal stages, free communication.",
+        "a core for each rank: the same steps replayed without that. Closed form: equal stages and free communication,",
+        "while the last stage has the head and the loss as well.",
         *notes], ok)
     return figure
 
@@ -57,7 +58,7 @@ def _panel(ax, stages, group, handles):
         for metric, kind in KINDS[row["virtual_time"]]:
             if share := rows_of.metric(row, metric):
                 series[row["params"].get("schedule", "?"), kind].append((rows_of.micro_batches(row), share))
-    for (schedule, kind), members in sorted(series.items()):
+    for (schedule, kind), members in sorted(series.items(), key=lambda s: (s[0][0], list(MARKERS).index(s[0][1]))):
         handles[f"{schedule}, {kind}"] = _points(ax, schedule, kind, sorted(members, key=lambda m: m[0]))
     ticks = sorted(theory)
     ax.set_xscale("log", base=2)

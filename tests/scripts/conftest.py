@@ -104,7 +104,8 @@ def make_row(mesh="pp4", micro_batches=8, schedule="1f1b", mode="threads", steps
             "steps": steps, "ranks": world, "window_ns": step_ns * steps,
             "parts": [{"name": name, "axis": axis, "total_ns": ns * steps * world, "mean_s": ns / NS,
                        "share": ns / step_ns} for name, axis, ns in parts],
-            "overlapped": [{"axis": "dp", "total_ns": 2_000_000 * steps * world, "transfer_ns": 1_000_000 * steps * world, "mean_s": 0.002}]
+            "overlapped": [{"axis": "dp", "total_ns": 2_000_000 * steps * world,
+                            "transfer_ns": 1_000_000 * steps * world, "mean_s": 0.002}]
             if "dp" in axes else []},
         "collectives": [],
         "memory": {"rank": 0, "stage": 0, "classes": [memory_row(c, n * MIB) for c, n in classes.items()],
