@@ -109,7 +109,7 @@ std::string breakdown_text(const Breakdown& breakdown) {
   }
   add("sum = step", "", sum);
   for (const HiddenComm& hidden : breakdown.overlapped) {
-    if (hidden.total_ns > 0) add("(hidden behind compute)", hidden.axis, hidden.total_ns);
+    if (hidden.transfer_ns > 0) add("(moved behind compute)", hidden.axis, hidden.transfer_ns);
   }
   return "\nMean over ranks and steps. Compute goes before communication, transfer before "
          "waiting.\n" +
