@@ -134,8 +134,9 @@ def losses(row):
 COLUMNS = ("mesh", "step ms", "tokens/s", "MFU %", "bubble %", "own cores %", "theory %",
            "exposed comm %", "peak MiB", "loss", "verified")
 NOTES = """\
-Medians over steps. bubble: share of the pipeline window in which a stage computes nothing, waiting for a core included;
-own cores: the same steps replayed as if every rank had a core; theory: (p-1)/(m+p-1). exposed comm: share of the step."""
+Medians over steps. bubble: share of the pipeline window in which a stage computes nothing, waiting for a core
+included; own cores: the same steps replayed as if every rank had a core; theory: (p-1)/(m+p-1).
+exposed comm: communication that no computation hides, as share of the step."""
 
 
 def _cells(row):
@@ -143,15 +144,14 @@ def _cells(row):
     if row["status"] != "ok":
         return [str(name), row["status"], *["-"] * (len(COLUMNS) - 2)]
     loss = losses(row)
-    theory = row["theory"]["bubble_fraction"]
+    bubbles = [value(row, "bubble_fraction"), value(row, "bubble_fraction_own_cores"),
+               row["theory"]["bubble_fraction"]] if stages(row) > 1 else [None] * 3
     return [
         str(name),
         _scaled(value(row, "step_s"), 1e3, 1),
         _scaled(value(row, "tokens_per_s"), 1, 0),
         _scaled(value(row, "mfu"), 100, 1),
-        _scaled(value(row, "bubble_fraction"), 100, 1),
-        _scaled(value(row, "bubble_fraction_own_cores"), 100, 1),
-        _scaled(theory, 100, 1),
+        *(_scaled(bubble, 100, 1) for bubble in bubbles),
         _scaled(value(row, "exposed_fraction"), 100, 1),
         _scaled(value(row, "peak_bytes"), 2**-20, 1),
         f"{loss[0]:.3f} -> {loss[-1]:.3f}" if loss else "-",

@@ -92,6 +92,11 @@ def test_table_has_a_dash_where_there_is_no_number():
     assert failed.split()[:2] == ["pp4", "oom"]
 
 
+def test_table_gives_a_bubble_to_pipelines_alone():
+    cells = [line.split() for line in rows.table([make_row("dp4"), make_row("pp4")]).splitlines()]
+    assert cells[1][4:7] == ["-", "-", "-"] and cells[2][4] == "29.3" and cells[2][6] == "27.3"
+
+
 def test_table_shows_the_loss_of_the_first_step_that_was_trained():
     row = {**make_row(), "training": {"losses": [5.9, 5.8, 5.5, 5.1]}}
     assert "5.900 -> 5.100" in rows.table([row])
