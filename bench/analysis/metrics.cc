@@ -104,10 +104,19 @@ void add_axes(std::span<const StepTimes> steps, std::vector<Metric>& out) {
   }
 }
 
-// Means over stages and pipelines: every rank is one stage of one pipeline.
+// Means over stages and pipelines: every rank is one stage of one pipeline. One stage alone has
+// none.
 void add_bubble(std::span<const StepTimes> steps, std::vector<Metric>& out) {
+  const bool pipeline = std::any_of(steps.begin(), steps.end(), [](const StepTimes& step) {
+    return std::any_of(step.ranks.begin(), step.ranks.end(),
+                       [](const RankTimes& r) { return r.stage > 0; });
+  });
   const auto add = [&](const char* name, const char* unit,
                        std::optional<double> (*of)(const Bubble&)) {
+    if (!pipeline) {
+      out.push_back(absent(name, unit, "one stage is no pipeline"));
+      return;
+    }
     out.push_back(per_step(
         steps, name, unit,
         [of](const StepTimes& step) {

@@ -177,16 +177,13 @@ std::string collectives_text(const RunReport& report) {
 }
 
 std::string memory_text(const MemoryReport& memory) {
-  Table table({{"memory class", Align::left},
-               {"theory"},
-               {"plan"},
-               {"measured"},
-               {"at the peak"},
-               {"what theory leaves out", Align::left}});
+  Table table({{"memory class", Align::left}, {"theory"}, {"plan"}, {"measured"}, {"at the peak"}});
+  std::string notes;
   const auto add = [&](const MemoryRow& row) {
     if (row.plan_bytes == 0 && row.closed_form_bytes.value_or(0) == 0) return;
     table.add({row.name, bytes(row.closed_form_bytes), bytes(row.plan_bytes),
-               bytes(row.measured_bytes), bytes(row.composition_bytes), row.explanation});
+               bytes(row.measured_bytes), bytes(row.composition_bytes)});
+    if (!row.explanation.empty()) notes += fmt::format("  {}: {}\n", row.name, row.explanation);
   };
   for (const MemoryRow& row : memory.classes) add(row);
   add(memory.total);
@@ -194,7 +191,7 @@ std::string memory_text(const MemoryReport& memory) {
              "\nMemory of rank {} (stage {}), the largest. A class's own peaks do not add up; what "
              "is live at the total's peak does.\n",
              memory.rank, memory.stage) +
-         table.to_text();
+         table.to_text() + (notes.empty() ? "" : "Where theory and plan differ:\n" + notes);
 }
 
 std::string traffic_text(const RunReport& report) {

@@ -10,20 +10,28 @@ enum class DType : std::uint8_t { fp32, fp64, bf16, fp16, int32 };
 
 constexpr int size_of(DType type) {
   switch (type) {
-    case DType::fp64: return 8;
+    case DType::fp64:
+      return 8;
     case DType::bf16:
-    case DType::fp16: return 2;
-    default: return 4;
+    case DType::fp16:
+      return 2;
+    default:
+      return 4;
   }
 }
 
 constexpr std::string_view name_of(DType type) {
   switch (type) {
-    case DType::fp32: return "fp32";
-    case DType::fp64: return "fp64";
-    case DType::bf16: return "bf16";
-    case DType::fp16: return "fp16";
-    case DType::int32: return "int32";
+    case DType::fp32:
+      return "fp32";
+    case DType::fp64:
+      return "fp64";
+    case DType::bf16:
+      return "bf16";
+    case DType::fp16:
+      return "fp16";
+    case DType::int32:
+      return "int32";
   }
   return "?";
 }

@@ -1,5 +1,5 @@
-// Counter-based random numbers: a value is a function of (seed, stream, index) and nothing else, so that every mesh
-// and every device draws the same one for the same global element.
+// Counter-based random numbers: a value is a function of (seed, stream, index) and nothing else, so
+// that every mesh and every device draws the same one for the same global element.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,8 @@ constexpr std::uint64_t stream_of(std::string_view name) {
 }
 
 constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
-  return mix64(mix64(mix64(seed + 0x9e3779b97f4a7c15ull) ^ stream) + 0x9e3779b97f4a7c15ull * (index + 1));
+  return mix64(mix64(mix64(seed + 0x9e3779b97f4a7c15ull) ^ stream) +
+               0x9e3779b97f4a7c15ull * (index + 1));
 }
 
 // Uniform in [0, 1), 53 bits.
