@@ -27,16 +27,7 @@ void drop_benchmark_variables() {
   }
 }
 
-// Counts errors, which the library itself leaves out of the exit code.
-class CountingReporter : public benchmark::ConsoleReporter {
- public:
-  explicit CountingReporter(OutputOptions options) : ConsoleReporter(options) {}
-  void ReportRuns(const std::vector<Run>& runs) override {
-    for (const Run& run : runs) errors += run.error_occurred;
-    ConsoleReporter::ReportRuns(runs);
-  }
-  int errors = 0;
-};
+int failures = 0;
 
 }  // namespace
 
@@ -45,6 +36,11 @@ std::string printable(std::string text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
   return text;
+}
+
+void fail(benchmark::State& state, const std::string& message) {
+  ++failures;
+  state.SkipWithError(printable(message).c_str());
 }
 
 int run_benchmarks(int argc, char** argv,
@@ -72,16 +68,13 @@ int run_benchmarks(int argc, char** argv,
     std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
     return 2;
   }
-  const bool colour = isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR");
-  CountingReporter reporter(colour ? benchmark::ConsoleReporter::OO_Defaults
-                                   : benchmark::ConsoleReporter::OO_Tabular);
-  const std::size_t matched = benchmark::RunSpecifiedBenchmarks(&reporter);
+  const std::size_t matched = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   if (matched == 0) {
     std::fprintf(stderr, "%s: no benchmark matches the filter\n", argv[0]);
     return 4;
   }
-  return reporter.errors > 0 ? 3 : 0;
+  return failures > 0 ? 3 : 0;
 }
 
 }  // namespace mb

@@ -3,6 +3,8 @@
 // nothing fail, and so does an error in any benchmark.
 #pragma once
 
+#include <benchmark/benchmark.h>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,6 +16,10 @@ namespace mb {
 // 4 the filter matches nothing.
 int run_benchmarks(int argc, char** argv,
                    const std::function<void(const std::vector<std::string>&)>& add);
+
+// Ends a benchmark with an error, and the program with exit code 3: the library alone would exit
+// with 0.
+void fail(benchmark::State& state, const std::string& message);
 
 // For names and labels: control characters would make the JSON output unreadable.
 std::string printable(std::string text);

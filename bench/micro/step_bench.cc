@@ -132,7 +132,7 @@ void add(const std::vector<std::string>& arguments) {
                                    try {
                                      run(state, c);
                                    } catch (const std::exception& error) {
-                                     state.SkipWithError(printable(error.what()).c_str());
+                                     fail(state, error.what());
                                    }
                                  })
         ->UseManualTime()
