@@ -37,14 +37,10 @@ double not_negative(std::string_view key, std::string_view value) {
 
 template <class Enum>
 Enum choice(std::string_view key, std::string_view value,
-            const std::vector<std::pair<std::string, Enum>>& known) {
-  std::vector<std::string> names;
-  for (const auto& [name, choice] : known) {
-    if (name == value) return choice;
-    names.push_back(name);
-  }
-  throw Error(cat(key, "=", value, " is not known; did you mean ", nearest(value, names),
-                  "? Known: ", join(names)));
+            const std::vector<std::pair<std::string_view, Enum>>& known) {
+  return find_named(known, value, cat(key, "=", value),
+                    [](const auto& entry) { return entry.first; })
+      .second;
 }
 
 std::string number_text(double value) { return nlohmann::json(value).dump(); }
@@ -198,28 +194,18 @@ Word split(const std::string& word) {
 }
 
 const CaseKey& find_key(const Word& word) {
-  std::vector<std::string> names = {"case"};
-  for (const CaseKey& key : case_keys()) {
-    if (key.name == word.key) return key;
-    names.emplace_back(key.name);
-  }
-  throw Error(cat("key '", word.key, "' (", word.key, "=", word.value,
-                  ") is not known; did you mean '", nearest(word.key, names),
-                  "'? Keys: ", join(names), ", model.FIELD, machine.FIELD"));
+  return find_named(case_keys(), word.key,
+                    cat("key '", word.key, "' (", word.key, "=", word.value, ")"),
+                    [](const CaseKey& key) { return key.name; });
 }
 
 std::vector<Word> words_of_named(const std::string& name) {
-  std::vector<std::string> names;
-  for (const NamedCase& named : named_cases()) {
-    names.emplace_back(named.name);
-    if (named.name != name) continue;
-    std::vector<Word> words;
-    std::istringstream text{std::string(named.words)};
-    for (std::string word; text >> word;) words.push_back(split(word));
-    return words;
-  }
-  throw Error(cat("case=", name, " is not known; did you mean ", nearest(name, names),
-                  "? Known: ", join(names)));
+  const NamedCase& named = find_named(named_cases(), name, cat("case=", name),
+                                      [](const NamedCase& c) { return c.name; });
+  std::vector<Word> words;
+  std::istringstream text{std::string(named.words)};
+  for (std::string word; text >> word;) words.push_back(split(word));
+  return words;
 }
 
 // model= and machine= before their fields, mesh before its order, so that what is more particular

@@ -38,13 +38,7 @@ const std::vector<Field>& fields() {
 }
 
 const Field& find_field(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Field& field : fields()) {
-    if (field.name == name) return field;
-    names.emplace_back(field.name);
-  }
-  throw Error(cat("machine has no field '", name, "'; did you mean '", nearest(name, names),
-                  "'? It has ", join(names)));
+  return find_named(fields(), name, cat("machine.", name), [](const Field& f) { return f.name; });
 }
 
 double get(const Machine& machine, const Field& field) {
@@ -148,13 +142,8 @@ const std::vector<Machine>& machines() {
 }
 
 Machine find_machine(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Machine& machine : machines()) {
-    if (machine.name == name) return machine;
-    names.push_back(machine.name);
-  }
-  throw Error(cat("no machine '", name, "'; did you mean '", nearest(name, names),
-                  "'? Known: ", join(names)));
+  return find_named(machines(), name, cat("machine=", name),
+                    [](const Machine& m) -> std::string_view { return m.name; });
 }
 
 void set_field(Machine& machine, std::string_view field, std::string_view value) {

@@ -14,13 +14,8 @@ const std::vector<Schedule>& schedules() {
 }
 
 const Schedule& find_schedule(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Schedule& schedule : schedules()) {
-    if (schedule.name == name) return schedule;
-    names.emplace_back(schedule.name);
-  }
-  throw Error(cat("schedule=", name, " is not known; did you mean ", nearest(name, names),
-                  "? Known: ", join(names)));
+  return find_named(schedules(), name, cat("schedule=", name),
+                    [](const Schedule& s) { return s.name; });
 }
 
 }  // namespace mb

@@ -43,13 +43,7 @@ const std::vector<Field>& fields() {
 }
 
 const Field& find_field(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Field& field : fields()) {
-    if (field.name == name) return field;
-    names.emplace_back(field.name);
-  }
-  throw Error(cat("model has no field '", name, "'; did you mean '", nearest(name, names),
-                  "'? It has ", join(names)));
+  return find_named(fields(), name, cat("model.", name), [](const Field& f) { return f.name; });
 }
 
 double positive(std::string_view text, const std::string& subject) {
@@ -121,13 +115,8 @@ std::string_view name_of(Arch arch) { return arch == Arch::gpt ? "gpt" : "llama"
 std::string_view name_of(NormPlace place) { return place == NormPlace::pre ? "pre" : "post"; }
 
 ModelConfig find_model(std::string_view name) {
-  std::vector<std::string> names;
-  for (const ModelConfig& model : published_models()) {
-    if (model.name == name) return model;
-    names.push_back(model.name);
-  }
-  throw Error(cat("no model '", name, "'; did you mean '", nearest(name, names),
-                  "'? Known: ", join(names)));
+  return find_named(published_models(), name, cat("model=", name),
+                    [](const ModelConfig& m) -> std::string_view { return m.name; });
 }
 
 void set_field(ModelConfig& model, std::string_view field, std::string_view value) {

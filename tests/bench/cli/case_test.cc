@@ -87,7 +87,7 @@ TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
   expect_contains(refusal("model=llama-1m mesh=tp8"), {"tp=8", "kv_heads=4", "1, 2, 4"});
   expect_contains(refusal("mesh=dp3 global_batch=8"), {"global_batch=8", "dp=3", "6", "9"});
   expect_contains(refusal("micro_batch=0"), {"micro_batch=0", "at least 1"});
-  expect_contains(refusal("schedule=1f2b"), {"1f2b", "did you mean 1f1b"});
+  expect_contains(refusal("schedule=1f2b"), {"1f2b", "did you mean '1f1b'"});
   expect_contains(refusal("dtype=fp31"), {"fp31", "fp32"});
   expect_contains(refusal("mode=thread"), {"thread", "threads"});
   expect_contains(refusal("bucket=12Q"), {"bucket", "12Q"});

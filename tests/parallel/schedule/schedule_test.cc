@@ -90,7 +90,7 @@ TEST(FindSchedule, NamesTheNearestKnownOne) {
   EXPECT_EQ(find_schedule("1f1b").order, one_f_one_b);
   EXPECT_EQ(find_schedule("gpipe").order, gpipe);
   const std::string message = message_of([] { find_schedule("gpip"); });
-  EXPECT_NE(message.find("schedule=gpip is not known; did you mean gpipe? Known: gpipe, 1f1b"),
+  EXPECT_NE(message.find("schedule=gpip is not known; did you mean 'gpipe'? Known: gpipe, 1f1b"),
             std::string::npos)
       << message;
 }

@@ -35,7 +35,9 @@ TEST(PublishedModels, HeadsFillTheWidthExceptInQwen3) {
 
 TEST(FindModel, SuggestsTheNearestName) {
   const std::string message = message_of([] { find_model("gpt2-mediun"); });
-  EXPECT_EQ(message.find("no model 'gpt2-mediun'; did you mean 'gpt2-medium'? Known: gpt-tiny,"), 0)
+  EXPECT_EQ(
+      message.find("model=gpt2-mediun is not known; did you mean 'gpt2-medium'? Known: gpt-tiny,"),
+      0)
       << message;
 }
 
@@ -93,8 +95,7 @@ TEST(SetField, TellsWhatWouldDo) {
 TEST(SetField, OffersTheNearestFieldAndLeavesTheModelAlone) {
   ModelConfig model = find_model("gpt2");
   const std::string message = message_of([&] { set_field(model, "model.hiden", "8"); });
-  EXPECT_EQ(message.find("model has no field 'hiden'; did you mean 'hidden'? It has name, arch,"),
-            0)
+  EXPECT_EQ(message.find("model.hiden is not known; did you mean 'hidden'? Known: name, arch,"), 0)
       << message;
   EXPECT_EQ(model, find_model("gpt2"));
 }
@@ -136,7 +137,7 @@ TEST(ModelJson, ErrorsStartWithTheOrigin) {
   EXPECT_EQ(message("[1]"), "m.json: want one object, {\"layers\": 24, ...}");
   EXPECT_EQ(message(R"({"layers": 2.5})"),
             "m.json: layers=2.5: not a whole number; give digits only, such as 24");
-  EXPECT_EQ(message(R"({"layer": 2})").find("m.json: model has no field 'layer'; did you mean"), 0);
+  EXPECT_EQ(message(R"({"layer": 2})").find("m.json: model.layer is not known; did you mean"), 0);
   EXPECT_EQ(message(R"({"layers": 2})"),
             "m.json: model.hidden=0: give a whole number of at least 1");
   EXPECT_EQ(message("{").find("m.json: "), 0);
