@@ -1,6 +1,7 @@
 #include "bench/cli/case.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,18 +15,30 @@
 namespace mb {
 namespace {
 
+// A user's JSON; a megabyte is far more than any has.
 std::string read_file(const std::string& path, std::string_view key) {
+  constexpr std::uintmax_t kMost = 1 << 20;
+  std::error_code error;
+  const auto refuse = [&](const char* why) { throw InputError(cat(key, "=@", path, ": ", why)); };
+  if (!std::filesystem::is_regular_file(path, error)) refuse("there is no such file");
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error || size == 0) refuse("the file is empty");
+  if (size > kMost)
+    refuse("the file is larger than a megabyte; give JSON as 'meshbench models NAME' prints it");
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;
   text << in.rdbuf();
-  require(in.good() && !text.str().empty(), key, "=@", path,
-          ": the file cannot be read or is empty");
+  if (!in.good()) refuse("the file cannot be read");
   return text.str();
 }
 
+// Counts stay far from the ends of their types, so that sums and products of them do too.
+constexpr std::int64_t kMostCount = 1'000'000'000;
+
 std::int64_t whole(std::string_view key, std::string_view value, std::int64_t least) {
   const std::int64_t number = parse_integer(value, key);
-  require(number >= least, key, "=", value, ": give a whole number of at least ", least);
+  require(number >= least && number <= kMostCount, key, "=", value,
+          ": give a whole number of at least ", least, " and at most ", kMostCount);
   return number;
 }
 
@@ -69,7 +82,11 @@ const std::vector<CaseKey>& case_keys() {
        },
        [](const Case& c) { return c.mesh.to_text(); }},
       {"order", "tp-cp-ep-dp-pp", "order of axes over ranks, fastest first",
-       [](Case& c, V v) { c.mesh.set_order(v); }, [](const Case& c) { return c.mesh.order(); }},
+       [](Case& c, V v) {
+         require(!v.empty(), "order=: give axes, fastest first, as in order=tp-dp-pp");
+         c.mesh.set_order(v);
+       },
+       [](const Case& c) { return c.mesh.order(); }},
       {"mode", "threads | sim", "ranks as threads of this process, or virtual time on `machine`",
        [](Case& c, V v) {
          c.mode = choice<Mode>("mode", v, {{"threads", Mode::threads}, {"sim", Mode::sim}});
@@ -106,7 +123,7 @@ const std::vector<CaseKey>& case_keys() {
        "a text file as bytes, or uint16/uint32 token ids; default: a Markov source of known "
        "entropy",
        [](Case& c, V v) { c.data = v; }, [](const Case& c) { return c.data; }},
-      {"optimizer", "adamw | sgd", "",
+      {"optimizer", "adamw | sgd", "SGD keeps no moments",
        [](Case& c, V v) {
          c.options.optimizer.kind = choice<Optimizer>(
              "optimizer", v, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
@@ -114,7 +131,7 @@ const std::vector<CaseKey>& case_keys() {
        [](const Case& c) {
          return std::string(c.options.optimizer.kind == Optimizer::adamw ? "adamw" : "sgd");
        }},
-      {"learning_rate", "X", "",
+      {"learning_rate", "X", "of every step; there is no decay",
        [](Case& c, V v) { c.options.optimizer.learning_rate = not_negative("learning_rate", v); },
        [](const Case& c) { return number_text(c.options.optimizer.learning_rate); }},
       {"weight_decay", "X", "of matrices, in AdamW",
@@ -163,19 +180,21 @@ const std::vector<CaseKey>& case_keys() {
 
 const std::vector<NamedCase>& named_cases() {
   static const std::vector<NamedCase> table = {
-      {"first", "model=gpt-1m mesh=dp2.tp2 micro_batch=2 global_batch=8", "four ranks on a laptop"},
-      {"dp2-tp2", "model=gpt-1m mesh=dp2.tp2 micro_batch=2 global_batch=16",
+      {"first", "model=gpt-1m mesh=dp2.tp2 micro_batch=2 global_batch=8 bucket=256KiB",
+       "four ranks on a laptop"},
+      {"dp2-tp2", "model=gpt-1m mesh=dp2.tp2 micro_batch=2 global_batch=16 bucket=256KiB",
        "data and tensor parallelism on 4 ranks"},
-      {"pp2-dp2", "model=gpt-1m mesh=pp2.dp2 micro_batch=2 global_batch=16",
+      {"pp2-dp2", "model=gpt-1m mesh=pp2.dp2 micro_batch=2 global_batch=16 bucket=256KiB",
        "pipeline and data parallelism on 4 ranks"},
-      {"dp2-tp4-pp2", "model=gpt-1m mesh=dp2.tp4.pp2 micro_batch=1 global_batch=16",
+      {"dp2-tp4-pp2", "model=gpt-1m mesh=dp2.tp4.pp2 micro_batch=1 global_batch=16 bucket=256KiB",
        "16 ranks, 8 micro-batches"},
       {"a100-64",
        "model=gpt-24l mesh=dp2.pp4.tp8 mode=sim machine=a100x8 micro_batch=4 global_batch=128",
        "24 layers on 64 A100: tp8, pp4, dp2"},
       {"textbook-100b",
        "model=gpt-100b mesh=dp2.pp4.tp8 mode=sim machine=h100x8 micro_batch=4 global_batch=1024",
-       "100B parameters, 64 layers, on 64 GPUs of 8 nodes: tp8, pp4, dp2"},
+       "100B parameters, 64 layers, on 64 GPUs of 8 nodes: tp8, pp4, dp2; in fp32 and without "
+       "recomputation it needs more memory than they have"},
   };
   return table;
 }
@@ -203,8 +222,7 @@ std::vector<Word> words_of_named(const std::string& name) {
   const NamedCase& named = find_named(named_cases(), name, cat("case=", name),
                                       [](const NamedCase& c) { return c.name; });
   std::vector<Word> words;
-  std::istringstream text{std::string(named.words)};
-  for (std::string word; text >> word;) words.push_back(split(word));
+  for (const std::string& word : split_words(named.words)) words.push_back(split(word));
   return words;
 }
 
@@ -229,6 +247,12 @@ void apply(Case& c, std::vector<Word> words) {
   }
 }
 
+// A word as a shell and split_words read it back.
+std::string quoted(std::string_view key, const std::string& value) {
+  const bool plain = value.find_first_of(" \t\n\"\\$`&;|<>()*?#~!'") == std::string::npos;
+  return plain ? cat(key, '=', value) : cat(key, "='", value, "'");
+}
+
 // "model.layers=4 ..." for every field in which `json` differs from `base`.
 std::string overrides(std::string_view prefix, const std::string& base, const std::string& json) {
   const auto before = nlohmann::ordered_json::parse(base),
@@ -242,6 +266,23 @@ std::string overrides(std::string_view prefix, const std::string& base, const st
 }
 
 }  // namespace
+
+std::vector<std::string> split_words(std::string_view line) {
+  std::vector<std::string> words;
+  bool inside = false, in_word = false;
+  for (const char c : line) {
+    if (c == '\'') {
+      inside = !inside;
+      continue;
+    }
+    const bool blank = !inside && (c == ' ' || c == '\t' || c == '\n');
+    if (!blank && !in_word) words.emplace_back();
+    if (!blank) words.back() += c;
+    in_word = !blank;
+  }
+  require(!inside, "a quote is not closed in: ", line);
+  return words;
+}
 
 Case parse_case(const std::vector<std::string>& words) {
   Case c;
@@ -276,6 +317,10 @@ Case parse_case(const std::vector<std::string>& words) {
           (c.global_batch / unit + 1) * unit);
   c.options.micro_batches = static_cast<int>(c.global_batch / unit);
   check_case(c);
+  for (const auto& [key, value] : seen) {
+    require(c.mode == Mode::sim || !key.starts_with("machine"), key, "=", value,
+            " has no effect in mode=threads, which runs on this machine; give mode=sim with it");
+  }
   return c;
 }
 
@@ -287,8 +332,9 @@ std::string to_text(const Case& c) {
     const std::string value = key.get(c);
     const bool always = key.name == "model" || key.name == "mesh" || key.name == "global_batch" ||
                         (key.name == "machine" && c.mode == Mode::sim);
+    if (key.name == "machine" && c.mode != Mode::sim) continue;
     if (always || value != key.get(defaults))
-      text += cat(text.empty() ? "" : " ", key.name, '=', value);
+      text += cat(text.empty() ? "" : " ", quoted(key.name, value));
     Case base;
     if (key.name == "model") {
       key.set(base, c.model_name);

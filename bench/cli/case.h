@@ -10,6 +10,7 @@
 #include "parallel/cost/machine.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
+#include "workloads/base/error.h"
 #include "workloads/model/config.h"
 
 namespace mb {
@@ -24,13 +25,20 @@ struct Case {
   Machine machine;  // of mode=sim
   Mesh mesh;
   Mode mode = Mode::threads;
-  StepOptions options;            // micro_batches is derived from the global batch
-  std::int64_t global_batch = 0;  // sequences; 0: one micro-batch a stage and data rank, at least 4
-  std::string data;               // FILE (bytes) or FILE.bin (token ids); empty: the Markov source
+  StepOptions options;  // micro_batches is derived from the global batch
+  // Sequences; 0 becomes 2 micro-batches a stage, at least 4, for each data rank.
+  std::int64_t global_batch = 0;
+  std::string data;  // FILE (bytes) or FILE.bin (token ids); empty: the Markov source
   std::int64_t seed = 1;
   int warm_up = 2, steps = 5;  // recorded steps come after the warm-up
   Verify verify = Verify::automatic;
   double timeout_s = 60;
+};
+
+// A file that a case names and that cannot be read.
+class InputError : public Error {
+ public:
+  using Error::Error;
 };
 
 // One key of a case: how it is spelled, what it means, what it holds.
@@ -51,6 +59,8 @@ const std::vector<NamedCase>& named_cases();
 // more particular wins. A key twice is refused. Derives what follows from the rest, and calls
 // check_case.
 Case parse_case(const std::vector<std::string>& words);
+// Words of a line: blanks part them, but for those in single quotes.
+std::vector<std::string> split_words(std::string_view line);
 // All that differs from the defaults, model and mesh always: parse_case(split(to_text(c))) equals
 // c.
 std::string to_text(const Case& c);

@@ -26,12 +26,11 @@ std::string parameters_text(const ModelConfig& model) {
 
 // A verb that lists all of a table, or prints one entry as the JSON that NAME=@FILE reads.
 template <class Show>
-void add_list(CLI::App& app, const char* verb_name, const char* help, const char* footer,
-              Show show) {
+void add_list(CLI::App& app, const char* verb_name, const char* help, const char* name_help,
+              const char* footer, Show show) {
   auto flags = std::make_shared<Flags>();
   CLI::App* verb = app.add_subcommand(verb_name, help);
-  verb->add_option("name", flags->name,
-                   "Print this one as JSON, in the form that @FILE.json reads");
+  verb->add_option("name", flags->name, name_help);
   verb->add_flag("--json", flags->json, "Print all as one JSON document");
   verb->footer(footer);
   verb->callback([flags, show] { show(*flags); });
@@ -108,6 +107,7 @@ void show_cases(const Flags& flags) {
 
 void add_models(CLI::App& app) {
   add_list(app, "models", "List the published models",
+           "Print this one as JSON, in the form that model=@FILE.json reads",
            "Examples:\n  meshbench models\n  meshbench models gpt2 > mine.json && meshbench theory "
            "model=@mine.json mesh=dp8",
            show_models);
@@ -115,13 +115,14 @@ void add_models(CLI::App& app) {
 
 void add_machines(CLI::App& app) {
   add_list(app, "machines", "List the machines of mode=sim",
+           "Print this one as JSON, in the form that machine=@FILE.json reads",
            "Examples:\n  meshbench machines\n  meshbench machines h100x8 > mine.json && meshbench "
            "sim machine=@mine.json",
            show_machines);
 }
 
 void add_cases(CLI::App& app) {
-  add_list(app, "cases", "List the named cases",
+  add_list(app, "cases", "List the named cases", "Print this one alone",
            "Examples:\n  meshbench cases\n  meshbench sim case=textbook-100b", show_cases);
 }
 
@@ -129,9 +130,13 @@ void add_case_words(CLI::App& verb, std::vector<std::string>& words) {
   std::string help =
       "The case, as key=value words:\n  case=NAME: a named case to start from ('meshbench cases' "
       "lists them)\n";
-  for (const CaseKey& key : case_keys())
+  const Case defaults;
+  for (const CaseKey& key : case_keys()) {
+    const std::string value = key.get(defaults);
     help +=
-        fmt::format("  {}={}{}{}\n", key.name, key.values, key.help.empty() ? "" : ": ", key.help);
+        fmt::format("  {}={}: {}{}\n", key.name, key.values, key.help,
+                    value.empty() || key.name == "global_batch" ? "" : fmt::format(" [{}]", value));
+  }
   verb.add_option("case", words, help)->type_name("key=value ...");
 }
 

@@ -38,11 +38,18 @@ int guarded(int argc, char** argv) {
     return mb::kExitOk;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help and version
+    if (argc == 1) {
+      fmt::print(stderr, "{}", app.help());
+      return mb::kExitUsage;
+    }
     fmt::print(stderr, "meshbench: {}\nRun with --help for usage.\n", error.what());
     return mb::kExitUsage;
   } catch (const mb::Exit& exit) {
     fmt::print(stderr, "meshbench: {}\n", exit.what());
     return exit.code;
+  } catch (const mb::InputError& error) {
+    fmt::print(stderr, "meshbench: {}\n", error.what());
+    return mb::kExitNoData;
   } catch (const mb::Error& error) {
     fmt::print(stderr, "meshbench: {}\n", error.what());
     return mb::kExitUsage;
@@ -54,7 +61,11 @@ int guarded(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     const int code = guarded(argc, argv);
-    return std::fflush(stdout) == 0 ? code : mb::kExitNoData;
+    if (std::fflush(stdout) == 0) return code;
+    std::fprintf(
+        stderr,
+        "meshbench: cannot write all of the output; is the disk full, or the pipe closed?\n");
+    return mb::kExitNoData;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "meshbench: internal error: %s\n", error.what());
     return mb::kExitInternal;

@@ -1,10 +1,14 @@
 #include "bench/cli/measure.h"
 
+#include <cmath>
+#include <fstream>
+
 #include "bench/cli/commands.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
+#include "workloads/base/units.h"
 #include "workloads/model/counts.h"
 #include "workloads/model/data.h"
 
@@ -33,6 +37,35 @@ std::string reason_not_to_verify(const Case& c) {
                                     "verify=on does it all the same";
 }
 
+// Bytes that this machine has left; 0 where it does not say.
+double available_bytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string name, unit; info >> name;) {
+    double kib = 0;
+    if (name == "MemAvailable:" && info >> kib) return 1024 * kib;
+    std::getline(info, unit);
+  }
+  return 0;
+}
+
+void check_fits(const Case& c, const Plan& plan) {
+  double needed = 0;
+  for (int rank = 0; rank < c.mesh.world(); ++rank)
+    needed += static_cast<double>(plan.program_of(rank).arena_bytes);
+  const double available = available_bytes();
+  require(available == 0 || needed < available, "the ranks of this case take ",
+          format_bytes(needed), " of memory, and this machine has ", format_bytes(available),
+          " left; give a smaller model or micro_batch, or mode=sim");
+}
+
+// Numbers that are not finite mean that training has diverged: nothing after it is worth measuring.
+void check_finite(const Training& training, int step) {
+  if (std::isfinite(training.loss) && std::isfinite(training.gradient_norm)) return;
+  throw Exit(kExitNoVerdict,
+             cat("step ", step + 1, ": the loss is ", training.loss, " and the gradient norm ",
+                 training.gradient_norm, "; give a smaller learning_rate"));
+}
+
 void simulate_case(const Case& c, Measured& result) {
   const auto cost = make_roofline_cost(result.plan, c.machine);
   result.results.timelines.push_back(simulate(result.plan, *cost));
@@ -40,6 +73,7 @@ void simulate_case(const Case& c, Measured& result) {
 }
 
 void train_case(const Case& c, const Progress& progress, Measured& result) {
+  check_fits(c, result.plan);
   const auto source = open_source(c);
   result.data = source->describe();
   if (source->entropy_nats() >= 0) result.entropy_nats = source->entropy_nats();
@@ -54,6 +88,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
     for (int step = 0; step < total; ++step) {
       StepResult done = executor->step();
       result.training.push_back(*done.training);
+      check_finite(*done.training, step);
       if (step >= c.warm_up) {
         result.results.training.push_back(*done.training);
         result.on_own_cores.push_back(replay_on_own_cores(result.plan, done));
@@ -80,6 +115,8 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
 Measured measure(const Case& c, const Progress& progress) {
   Measured result{.plan = plan_step(c.model, c.mesh, c.options)};
   validate(result.plan);
+  if (!progress(0, c.warm_up + c.steps))
+    throw Exit(kExitInterrupted, "interrupted before the first step");
   if (c.mode == Mode::sim) {
     simulate_case(c, result);
   } else {

@@ -18,7 +18,10 @@ int usable_cores() {
 Peak peak_of(const Case& c) {
   if (c.mode == Mode::sim) {
     return {c.mesh.world(), c.machine.peak_tflops(c.options.dtype) * 1e12,
-            cat("datasheet of ", c.machine.name, ", ", name_of(c.options.dtype))};
+            cat("datasheet of ", c.machine.name, ", ",
+                c.options.dtype == DType::fp32 ? "fp32 as TF32 where it has tensor cores"
+                                               : name_of(c.options.dtype),
+                ", dense")};
   }
   return {std::min(c.mesh.world(), usable_cores()), measure_fma_gflops(c.options.dtype) * 1e9,
           cat(name_of(c.options.dtype), " multiply-add rate of one core, measured before the run")};

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "bench/cli/commands.h"
 #include "parallel/plan/liveness.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct Flags {
   std::vector<std::string> words;
-  int rank = -1;
+  std::optional<int> rank;
   bool json = false;
 };
 
@@ -35,22 +36,22 @@ nlohmann::ordered_json json_of(const Plan& plan, const Case& c) {
 void show(const Flags& flags) {
   const Case c = parse_case(flags.words);
   const int world = c.mesh.world();
-  require(flags.rank < world, "--rank ", flags.rank, ": mesh=", c.mesh.to_text(),
-          " has ranks 0 to ", world - 1);
+  require(!flags.rank || (*flags.rank >= 0 && *flags.rank < world), "--rank ",
+          flags.rank.value_or(0), ": mesh=", c.mesh.to_text(), " has ranks 0 to ", world - 1);
   const Plan plan = plan_step(c.model, c.mesh, c.options);
   validate(plan);
   if (flags.json) {
     fmt::print("{}\n", json_of(plan, c).dump(2));
     return;
   }
-  if (flags.rank >= 0) {
-    const Coordinates at = plan.mesh.coordinates(flags.rank);
+  if (flags.rank) {
+    const Coordinates at = plan.mesh.coordinates(*flags.rank);
     fmt::print(
         "# rank {}: stage {}, dp {}, tp {}. Columns: id, stream, label (pass and micro-batch, "
         "layer, site), action, reads -> writes, waits\n",
-        flags.rank, at[static_cast<int>(Axis::pp)], at[static_cast<int>(Axis::dp)],
+        *flags.rank, at[static_cast<int>(Axis::pp)], at[static_cast<int>(Axis::dp)],
         at[static_cast<int>(Axis::tp)]);
-    fmt::print("{}", program_text(plan, plan.program_of(flags.rank)));
+    fmt::print("{}", program_text(plan, plan.program_of(*flags.rank)));
     return;
   }
   fmt::print(
@@ -74,8 +75,7 @@ void add_plan(CLI::App& app) {
       "plan",
       "Show the schedule of a case, or with --rank the instructions of a rank; runs nothing");
   add_case_words(*verb, flags->words);
-  verb->add_option("--rank", flags->rank, "List this rank's instructions")
-      ->check(CLI::NonNegativeNumber);
+  verb->add_option("--rank", flags->rank, "List this rank's instructions");
   verb->add_flag("--json", flags->json, "Print one JSON document");
   verb->footer(
       "Examples:\n  meshbench plan model=gpt-1m mesh=pp4 global_batch=8\n  meshbench plan "

@@ -4,14 +4,17 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/measure.h"
 #include "bench/cli/peak.h"
 #include "bench/cli/run_text.h"
+#include "bench/report/output.h"
 #include "bench/report/row.h"
 #include "bench/report/trace.h"
 #include "workloads/base/error.h"
+#include "workloads/base/units.h"
 #include "workloads/model/counts.h"
 
 namespace mb {
@@ -36,7 +39,7 @@ class ProgressLine {
 
   bool operator()(int done, int total) {
     const auto now = Clock::now();
-    if (wanted_ && (terminal_ || now - last_ > std::chrono::seconds(30))) {
+    if (wanted_ && done > 0 && (terminal_ || now - last_ > std::chrono::seconds(30))) {
       const double elapsed = std::chrono::duration<double>(now - start_).count();
       const double left = elapsed / done * (total - done);
       if (terminal_) {
@@ -59,24 +62,42 @@ class ProgressLine {
 
 std::map<std::string, Fact> params_of(const Case& c) {
   std::map<std::string, Fact> params;
-  for (const CaseKey& key : case_keys()) params[std::string(key.name)] = key.get(c);
+  for (const CaseKey& key : case_keys()) {
+    if (key.name != "machine" || c.mode == Mode::sim) params[std::string(key.name)] = key.get(c);
+  }
   params["parameters"] = parameter_count(c.model);
   params["micro_batches"] = static_cast<std::int64_t>(c.options.micro_batches);
   return params;
 }
 
-// Where output goes has to be there before anything runs.
-void check_writable(const std::string& path, const char* flag) {
-  if (path.empty()) return;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  const std::string at = folder.empty() ? "." : folder.string();
-  if (std::filesystem::is_directory(path) || access(at.c_str(), W_OK) != 0) {
-    throw Exit(
-        kExitNoData,
-        cat(flag, " ", path, ": cannot write there; give a file in a folder that can be written"));
+// Output has to have a place before anything runs, each its own.
+void check_outputs(const Flags& flags) {
+  const std::pair<const char*, const std::string*> outputs[] = {
+      {"--out", &flags.out}, {"--trace", &flags.trace}, {"--timeline", &flags.timeline}};
+  for (const auto& [flag, path] : outputs) {
+    if (path->empty() || *path == "-") continue;
+    const std::filesystem::path folder = std::filesystem::absolute(*path).parent_path();
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error || std::filesystem::is_directory(*path) || access(folder.c_str(), W_OK) != 0) {
+      throw Exit(kExitNoData,
+                 cat(flag, " ", *path,
+                     ": cannot write there; give a file in a folder that can be written"));
+    }
+    for (const auto& [other_flag, other] : outputs) {
+      require(flag == other_flag || *path != *other, flag, " and ", other_flag, " are both ", *path,
+              "; give each a file of its own");
+    }
   }
+}
+
+// What a device would have to hold, where the machine has less.
+std::optional<std::string> memory_objection(const Case& c, const RunReport& report) {
+  const double needed = static_cast<double>(report.memory.total.plan_bytes),
+               capacity = 1e9 * c.machine.memory_gb;
+  if (c.mode != Mode::sim || needed <= capacity) return std::nullopt;
+  return cat("rank ", report.memory.rank, " needs ", format_bytes(needed), " of the ",
+             format_bytes(capacity), " that ", c.machine.name, " has");
 }
 
 Json make_row(const Case& c, const Measured& measured, const RunReport& report, const Peak& peak,
@@ -100,6 +121,14 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
     step.verified_by = "not checked: " + measured.not_verified;
   }
   add_step(row, {c.model, c.mesh, c.options}, report, step);
+  if (const auto objection = memory_objection(c, report)) {
+    set_status(row, "oom_predicted",
+               {{"message", *objection},
+                {"needed_bytes", report.memory.total.plan_bytes},
+                {"capacity_bytes", static_cast<std::int64_t>(1e9 * c.machine.memory_gb)}});
+  }
+  row["model"] = Json::parse(to_json(c.model));
+  if (c.mode == Mode::sim) row["machine"] = Json::parse(to_json(c.machine));
   if (!measured.training.empty()) {
     Json losses = Json::array();
     for (const Training& training : measured.training) losses.push_back(training.loss);
@@ -111,16 +140,31 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
   return row;
 }
 
+void write_outputs(const Flags& flags, const Measured& measured, const Json& row) {
+  const Timeline& last = measured.results.timelines.back();
+  if (!flags.timeline.empty()) {
+    write_whole(flags.timeline, [&](std::ostream& out) { save(last, out); });
+  }
+  if (!flags.trace.empty()) {
+    save_trace(flags.trace, measured.plan, last);
+  }
+  if (!flags.out.empty() && flags.out != "-") {
+    write_json(flags.out, row);
+  }
+  if (flags.json || flags.out == "-") fmt::print("{}\n", row.dump(2));
+}
+
 void run(const Flags& flags, bool virtual_time) {
   std::vector<std::string> words = flags.words;
   if (virtual_time) words.push_back("mode=sim");
   const Case c = parse_case(words);
-  check_writable(flags.out, "--out");
-  check_writable(flags.trace, "--trace");
-  check_writable(flags.timeline, "--timeline");
+  check_outputs(flags);
 
   const Peak peak = peak_of(c);
-  std::signal(SIGINT, [](int) { interrupted = 1; });
+  std::signal(SIGINT, [](int) {
+    interrupted = 1;
+    std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
+  });
   ProgressLine progress(!flags.no_progress && !flags.quiet);
   const Measured measured = measure(c, [&](int done, int total) { return progress(done, total); });
   std::signal(SIGINT, SIG_DFL);
@@ -134,14 +178,15 @@ void run(const Flags& flags, bool virtual_time) {
   RunReport report = report_run(measured.plan, shape, measured.results, work);
   report.metrics.push_back(own_cores_bubble(measured));
   const Json row = make_row(c, measured, report, peak, flags);
-  if (!flags.timeline.empty()) save(measured.results.timelines.back(), flags.timeline);
-  if (!flags.trace.empty())
-    save_trace(flags.trace, measured.plan, measured.results.timelines.back());
-  if (!flags.out.empty()) write_json(flags.out, row);
-  if (flags.json) {
-    fmt::print("{}\n", row.dump(2));
-  } else {
+  try {
+    write_outputs(flags, measured, row);
+  } catch (const Error& error) {
+    throw Exit(kExitNoData, error.what());
+  }
+  if (!flags.json && flags.out != "-") {
     fmt::print("{}", run_text(c, measured, report, peak, flags.quiet));
+    if (const auto objection = memory_objection(c, report))
+      fmt::print("\nDoes not fit: {}.\n", *objection);
   }
   if (measured.verification && !measured.verification->ok) {
     throw Exit(kExitNoVerdict, cat("the first step is not that of one rank: gradient of ",
@@ -157,7 +202,8 @@ CLI::App* add_verb(CLI::App& app, const char* name, const char* help, bool virtu
   auto flags = std::make_shared<Flags>();
   CLI::App* verb = app.add_subcommand(name, help);
   add_case_words(*verb, flags->words);
-  verb->add_option("-o,--out", flags->out, "Write the result row, one JSON object, to this file");
+  verb->add_option("-o,--out", flags->out,
+                   "Write the result row, one JSON object, to this file; - is stdout");
   verb->add_option("--trace", flags->trace,
                    "Write the last step as a Chrome trace, for ui.perfetto.dev");
   verb->add_option("--timeline", flags->timeline,

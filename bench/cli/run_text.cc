@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "bench/analysis/stats.h"
 #include "bench/report/table.h"
@@ -39,6 +40,49 @@ std::string verification_text(const Measured& measured) {
                      v.gradient.tensor.empty() ? "none" : v.gradient.tensor, v.tolerance);
 }
 
+// Seconds of the bubble by what the stage did meanwhile, means over stages.
+struct BubbleParts {
+  double window_s = 0, idle_s = 0;
+  std::vector<double> transfer_s, wait_s;  // by axis
+};
+BubbleParts parts_of(const StageSummary& stage) {
+  BubbleParts parts{.window_s = stage.window_s};
+  for (const StagePhase* phase : {&stage.warm_up, &stage.steady, &stage.cool_down}) {
+    parts.idle_s += phase->idle_s + phase->memory_s;
+    parts.transfer_s.resize(phase->transfer_s.size());
+    parts.wait_s.resize(phase->wait_s.size());
+    for (std::size_t axis = 0; axis < phase->transfer_s.size(); ++axis) {
+      parts.transfer_s[axis] += phase->transfer_s[axis];
+      parts.wait_s[axis] += phase->wait_s[axis];
+    }
+  }
+  return parts;
+}
+double sum(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+// "pp wait 1.6 %, tp transfer 9.2 %, idle 0.1 %": what the bubble consists of.
+std::string bubble_parts_text(const RunReport& report) {
+  const double stages = static_cast<double>(std::max<std::size_t>(1, report.stages.size()));
+  std::string text;
+  const auto add = [&](const std::string& name, auto of) {
+    double share = 0;
+    for (const StageReport& stage : report.stages) {
+      const BubbleParts parts = parts_of(stage.measured);
+      share += of(parts) / std::max(1e-30, parts.window_s) / stages;
+    }
+    if (share >= 0.00005) text += cat(text.empty() ? "" : ", ", name, " ", percent(share));
+  };
+  for (std::size_t axis = 0; axis < report.axes.size(); ++axis) {
+    add(report.axes[axis] + " wait", [axis](const BubbleParts& p) { return p.wait_s[axis]; });
+    add(report.axes[axis] + " transfer",
+        [axis](const BubbleParts& p) { return p.transfer_s[axis]; });
+  }
+  add("idle", [](const BubbleParts& p) { return p.idle_s; });
+  return text;
+}
+
 std::string summary(const Case& c, const Measured& measured, const RunReport& report,
                     const Peak& peak) {
   const int world = c.mesh.world();
@@ -66,19 +110,21 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
                       format_flop_rate(peak.flops_per_s), peak.source);
   if (c.mesh.size(Axis::pp) > 1) {
     line("bubble", spread(report, "bubble_fraction", percent) + " of the pipeline's time");
+    line("", "made of " + bubble_parts_text(report));
     if (!virtual_time)
       line("", spread(report, "bubble_fraction_own_cores", percent) +
-                   " replayed with a core for every rank");
+                   " replayed with a core for every rank and free communication");
     if (report.bubble)
-      line("", fmt::format("{} in theory, (p-1)/(m+p-1)", percent(report.bubble->of_window)));
+      line("", fmt::format("{} in theory, (p-1)/(m+p-1): equal stages, free communication",
+                           percent(report.bubble->of_window)));
   }
   if (!measured.training.empty()) {
-    line("loss", fmt::format("{:.4f} -> {:.4f} in {} steps{}", measured.training.front().loss,
-                             measured.training.back().loss, measured.training.size(),
-                             measured.entropy_nats
-                                 ? fmt::format("; no model gets below {:.4f} on this source",
-                                               *measured.entropy_nats)
-                                 : ""));
+    line("loss",
+         fmt::format("{:.4f} -> {:.4f} in {} steps{}", measured.training.front().loss,
+                     measured.training.back().loss, measured.training.size(),
+                     measured.entropy_nats ? fmt::format("; the entropy of the source is {:.4f}",
+                                                         *measured.entropy_nats)
+                                           : ""));
     line("gradient norm", fmt::format("{:.4f} -> {:.4f}", measured.training.front().gradient_norm,
                                       measured.training.back().gradient_norm));
     line("data", measured.data);
@@ -88,7 +134,8 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
            "{} on rank {} ({})",
            bytes(report.memory.total.measured_bytes.value_or(report.memory.total.plan_bytes)),
            report.memory.rank,
-           report.memory.total.measured_bytes ? "counted by its allocator" : "planned"));
+           report.memory.total.measured_bytes ? "counted as it takes and gives back its tensors"
+                                              : "planned"));
   line("verified", verification_text(measured));
   return text;
 }
@@ -102,12 +149,12 @@ std::string breakdown_text(const Breakdown& breakdown) {
     table.add({name, axis, format_duration(static_cast<double>(ns) / each),
                percent(static_cast<double>(ns) / std::max(1.0, total))});
   };
-  std::int64_t sum = 0;
+  std::int64_t total_ns = 0;
   for (const BreakdownPart& part : breakdown.parts) {
-    sum += part.total_ns;
+    total_ns += part.total_ns;
     if (part.total_ns > 0) add(part.name, part.axis, part.total_ns);
   }
-  add("sum = step", "", sum);
+  add("sum = mean step", "", total_ns);
   for (const HiddenComm& hidden : breakdown.overlapped) {
     if (hidden.transfer_ns > 0) add("(moved behind compute)", hidden.axis, hidden.transfer_ns);
   }
@@ -121,6 +168,9 @@ std::string stages_text(const RunReport& report) {
                {"compute"},
                {"bubble"},
                {"share"},
+               {"transfer"},
+               {"wait"},
+               {"idle"},
                {"warm-up"},
                {"steady"},
                {"cool-down"},
@@ -129,10 +179,14 @@ std::string stages_text(const RunReport& report) {
                {"sum"}});
   for (const StageReport& stage : report.stages) {
     const StageSummary& m = stage.measured;
+    const BubbleParts parts = parts_of(m);
     std::vector<std::string> cells = {cat(m.stage),
                                       seconds(m.compute_s),
                                       seconds(m.bubble_s()),
                                       percent(m.bubble_s() / std::max(1e-30, m.window_s)),
+                                      seconds(sum(parts.transfer_s)),
+                                      seconds(sum(parts.wait_s)),
+                                      seconds(parts.idle_s),
                                       seconds(m.warm_up.bubble_s()),
                                       seconds(m.steady.bubble_s()),
                                       seconds(m.cool_down.bubble_s())};
@@ -171,7 +225,8 @@ std::string collectives_text(const RunReport& report) {
                seconds(p.wait_s), seconds(p.transfer_s), rate(p.algbw_bytes_per_s),
                rate(p.busbw_bytes_per_s)});
   }
-  return "\nCommunication: median wait for the last participant, median transfer once it was "
+  return "\nCommunication over all groups and recorded steps: median wait for the last "
+         "participant, median transfer once it was "
          "there; 1 GB is 1e9 bytes.\n" +
          table.to_text();
 }

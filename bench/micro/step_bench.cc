@@ -6,8 +6,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <iterator>
-#include <sstream>
 
 #include "bench/analysis/memory.h"
 #include "bench/analysis/metrics.h"
@@ -125,8 +123,7 @@ void add(const std::vector<std::string>& arguments) {
   std::vector<std::string> cases = arguments;
   if (cases.empty()) cases.assign(std::begin(kDefaultCases), std::end(kDefaultCases));
   for (const std::string& text : cases) {
-    std::istringstream words(text);
-    const Case c = parse_case({std::istream_iterator<std::string>(words), {}});
+    const Case c = parse_case(split_words(text));
     benchmark::RegisterBenchmark(name_of(c).c_str(),
                                  [c](benchmark::State& state) {
                                    try {

@@ -1,11 +1,8 @@
 #include "bench/report/json.h"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 
+#include "bench/report/output.h"
 #include "workloads/base/error.h"
 
 namespace mb {
@@ -42,21 +39,7 @@ std::string to_line(const Json& json) { return dump(json, -1); }
 
 void write_json(const std::string& path, const Json& json, bool pretty) {
   const std::string text = dump(json, pretty ? 2 : -1);
-  const std::string temporary = cat(path, ".tmp.", getpid());
-  {
-    std::ofstream out(temporary, std::ios::binary);
-    require(out.good(), "cannot write ", temporary, "; does its folder exist?");
-    out << text;
-    out.flush();
-    if (!out.good()) {
-      std::remove(temporary.c_str());
-      throw Error(cat("cannot write all of ", path, "; is the disk full?"));
-    }
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    throw Error(cat("cannot rename ", temporary, " to ", path));
-  }
+  write_whole(path, [&](std::ostream& out) { out << text; });
 }
 
 }  // namespace mb

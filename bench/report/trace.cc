@@ -1,16 +1,14 @@
 #include "bench/report/trace.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "bench/analysis/intervals.h"
 #include "bench/analysis/matching.h"
 #include "bench/analysis/step_times.h"
+#include "bench/report/output.h"
 #include "parallel/plan/text.h"
 #include "workloads/base/error.h"
 
@@ -197,14 +195,7 @@ void write_trace(std::ostream& out, const Plan& plan, const Timeline& timeline) 
 }
 
 void save_trace(const std::string& path, const Plan& plan, const Timeline& timeline) {
-  const std::string temporary = cat(path, ".tmp.", getpid());
-  std::ofstream out(temporary, std::ios::binary);
-  require(out.good(), "cannot write ", temporary, "; does its folder exist?");
-  write_trace(out, plan, timeline);
-  out.close();
-  const bool done = out.good() && std::rename(temporary.c_str(), path.c_str()) == 0;
-  if (!done) std::remove(temporary.c_str());
-  require(done, "cannot write all of ", path, "; is the disk full?");
+  write_whole(path, [&](std::ostream& out) { write_trace(out, plan, timeline); });
 }
 
 }  // namespace mb

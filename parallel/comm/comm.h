@@ -6,6 +6,7 @@
 // Aborted.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,6 +42,21 @@ class Comm {
   virtual void send(const void* data, std::int64_t bytes, int peer) = 0;
   virtual void recv(void* data, std::int64_t bytes, int peer) = 0;
   virtual void barrier() = 0;
+
+  // What this object has reduced and sent so far; a receive counts for its sender. Elements are
+  // those of reductions.
+  CommCount carried() const { return {calls_, elements_, bytes_}; }
+
+ protected:
+  // To be called by an implementation after each reduction and send that has gone through.
+  void carry(std::int64_t elements, std::int64_t bytes) {
+    ++calls_;
+    elements_ += elements;
+    bytes_ += bytes;
+  }
+
+ private:
+  std::atomic<std::int64_t> calls_{0}, elements_{0}, bytes_{0};
 };
 
 // All ranks of a run, as threads of one process.

@@ -229,6 +229,7 @@ class ThreadComm final : public Comm {
       using T = decltype(zero);
       small ? reduce_staged<T>(data, count, reduce) : reduce_part<T>(count, reduce);
     });
+    carry(count, bytes);
   }
 
   void barrier() override {
@@ -248,7 +249,7 @@ class ThreadComm final : public Comm {
       return state != Channel::offered && (state & ~aborted_bit) != Channel::claimed;
     });
     if ((seen & ~aborted_bit) == Channel::offered) throw_aborted();
-    if ((seen & ~aborted_bit) != Channel::refused) return;
+    if ((seen & ~aborted_bit) != Channel::refused) return carry(0, bytes);
     const std::string message = mismatch(channel, index_, peer);
     channel.state.fetch_and(aborted_bit);
     throw Error(message);

@@ -124,8 +124,8 @@ class Stream {
   std::int64_t push(Item item) {
     std::unique_lock lock(mutex_);
     if (item.work) {
+      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });  // may throw
       ++submitted_;
-      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
     }
     const std::int64_t ticket = submitted_;
     queue_.push_back(std::move(item));

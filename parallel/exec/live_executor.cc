@@ -1,57 +1,26 @@
 // Ranks as threads of this process: each walks its own list over a Device and its Comms.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstring>
-#include <ctime>
 #include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <tuple>
 
 #include "parallel/device/device.h"
 #include "parallel/exec/executor.h"
 #include "parallel/exec/marker.h"
+#include "parallel/exec/memory_counter.h"
+#include "parallel/exec/watchdog.h"
 #include "parallel/plan/text.h"
 #include "workloads/base/error.h"
+#include "workloads/ops/peak.h"
 
 namespace mb {
 namespace {
-
-std::int64_t thread_cpu_ns() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
-}
-
-// Live bytes by class, counted as the rank takes and gives back its tensors.
-class MemoryCounter {
- public:
-  void take(const Tensor& tensor, InstructionId at) {
-    const int memory = static_cast<int>(tensor.memory);
-    live_[memory] += tensor.bytes;
-    total_ += tensor.bytes;
-    peak_.class_peak[memory] = std::max(peak_.class_peak[memory], live_[memory]);
-    if (total_ > peak_.total_bytes) {
-      peak_.total_bytes = total_;
-      peak_.at = at;
-      peak_.at_total_peak = live_;
-    }
-  }
-  void give(const Tensor& tensor) {
-    live_[static_cast<int>(tensor.memory)] -= tensor.bytes;
-    total_ -= tensor.bytes;
-  }
-  const MemoryPeak& peak() const { return peak_; }
-
- private:
-  BytesByClass live_{};
-  std::int64_t total_ = 0;
-  MemoryPeak peak_;
-};
 
 // One rank: memory, streams, communicators, and what it is doing.
 class Rank {
@@ -84,9 +53,8 @@ class Rank {
     spans_ = &spans;
     cpu_ns.assign(spans.size(), 0);
     cpu_ns_ = &cpu_ns;
-    traffic_.clear();
-    for (const auto& [key, comm] : comms_)
-      traffic_.push_back({.group = key.group, .point_to_point = key.point_to_point});
+    carried_before_.clear();
+    for (const auto& [key, comm] : comms_) carried_before_.push_back(comm->carried());
     try {
       submit_all();
       device_->synchronize();
@@ -109,7 +77,22 @@ class Rank {
 
   std::int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
   const MemoryPeak& memory() const { return memory_.peak(); }
-  const std::vector<GroupTraffic>& traffic() const { return traffic_; }
+
+  // What its communicators have carried since the step began.
+  std::vector<GroupTraffic> traffic() const {
+    std::vector<GroupTraffic> traffic;
+    auto before = carried_before_.begin();
+    for (const auto& [key, comm] : comms_) {
+      CommCount count = comm->carried();
+      count.calls -= before->calls;
+      count.elements -= before->elements;
+      count.bytes -= before->bytes;
+      if (key.point_to_point) count.elements = count.bytes / message_element_bytes_;
+      traffic.push_back({.group = key.group, .point_to_point = key.point_to_point, .count = count});
+      ++before;
+    }
+    return traffic;
+  }
   const Program& program() const { return program_; }
 
   std::vector<double> read(TensorId id) const {
@@ -142,15 +125,17 @@ class Rank {
     Group group;
     Stream stream;
     bool point_to_point;
-    bool operator<(const CommKey& other) const {
-      return std::tuple(group.axes, group.ends, stream, point_to_point) <
-             std::tuple(other.group.axes, other.group.ends, other.stream, other.point_to_point);
-    }
+    auto operator<=>(const CommKey&) const = default;
   };
   static CommKey key_of(const Instruction& instruction) {
     if (const auto* collective = std::get_if<Collective>(&instruction.action))
       return {collective->group, instruction.stream, false};
     return {group_of(Axis::pp), Stream::pp_send, true};  // sends and receives share one
+  }
+
+  TensorId payload_of(const Instruction& instruction) const {
+    return std::holds_alternative<Recv>(instruction.action) ? program_.writes(instruction)[0]
+                                                            : program_.reads(instruction)[0];
   }
 
   void make_comms() {
@@ -161,8 +146,11 @@ class Rank {
       const CommKey key = key_of(instruction);
       auto& comm = comms_[key];
       if (comm) continue;
-      comm = world_.comm(cat(name_of(key.group), ' ', name_of(key.stream)),
-                         plan_.mesh.members(key.group, rank_), rank_);
+      if (key.point_to_point)
+        message_element_bytes_ = size_of(program_.tensors[payload_of(instruction)].dtype);
+      comm = world_.comm(
+          cat(name_of(key.group), ' ', key.point_to_point ? "messages" : name_of(key.stream)),
+          plan_.mesh.members(key.group, rank_), rank_);
     }
   }
 
@@ -208,12 +196,11 @@ class Rank {
     const Instruction& instruction = program_.instructions[id];
     std::atomic<InstructionId>& standing = standing_[static_cast<int>(instruction.stream)];
     standing.store(id, std::memory_order_relaxed);
-    const bool marked = markers_active();
-    if (marked) push_marker(instruction);
     const bool timed = std::holds_alternative<Compute>(instruction.action);
     const std::int64_t cpu_start = timed ? thread_cpu_ns() : 0;
     const std::int64_t start = now_ns();
     try {
+      const Marked marked(*this, instruction);
       perform(instruction);
     } catch (const Aborted&) {
       throw;
@@ -226,25 +213,35 @@ class Rank {
     }
     (*spans_)[id] = {start, now_ns()};
     if (timed) (*cpu_ns_)[id] = thread_cpu_ns() - cpu_start;
-    if (marked) marker_pop();
     standing.store(kNone, std::memory_order_relaxed);
     progress_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  void push_marker(const Instruction& instruction) const {
-    const std::int64_t payload = std::holds_alternative<Compute>(instruction.action)
-                                     ? instruction.label.micro_batch
-                                     : payload_bytes(program_, instruction);
-    marker_push({label_text(plan_, instruction.label), name_of(instruction.label.pass), payload});
-  }
+  // A range for the profiler that watches, if one does.
+  class Marked {
+   public:
+    Marked(const Rank& rank, const Instruction& instruction) : active_(markers_active()) {
+      if (!active_) return;
+      const bool computes = std::holds_alternative<Compute>(instruction.action);
+      marker_push(
+          {label_text(rank.plan_, instruction.label), name_of(instruction.label.pass),
+           computes ? instruction.label.micro_batch : payload_bytes(rank.program_, instruction)});
+    }
+    ~Marked() {
+      if (active_) marker_pop();
+    }
+
+   private:
+    bool active_;
+  };
 
   void* address(TensorId id) const { return arena_ + program_.tensors[id].offset; }
 
   void perform(const Instruction& instruction) {
     const auto reads = program_.reads(instruction), writes = program_.writes(instruction);
     if (const auto* compute = std::get_if<Compute>(&instruction.action)) {
-      std::array<const void*, 12> in;
-      std::array<void*, 12> out;
+      std::array<const void*, kMostOperands> in;
+      std::array<void*, kMostOperands> out;
       for (std::size_t i = 0; i < reads.size(); ++i) in[i] = address(reads[i]);
       for (std::size_t i = 0; i < writes.size(); ++i) out[i] = address(writes[i]);
       OpContext context = context_;
@@ -262,7 +259,6 @@ class Rank {
     if (const auto* send = std::get_if<Send>(&instruction.action)) {
       const Tensor& tensor = program_.tensors[reads[0]];
       comm.send(address(reads[0]), tensor.bytes, send->to);
-      count(instruction, tensor);
     } else if (const auto* recv = std::get_if<Recv>(&instruction.action)) {
       comm.recv(address(writes[0]), program_.tensors[writes[0]].bytes, recv->from);
     } else {
@@ -271,17 +267,7 @@ class Rank {
               name_of(collective.kind));
       const Tensor& tensor = program_.tensors[writes[0]];
       comm.all_reduce(address(writes[0]), tensor.elements, tensor.dtype, collective.op);
-      count(instruction, tensor);
     }
-  }
-
-  void count(const Instruction& instruction, const Tensor& tensor) {
-    // Each entry belongs to one stream, so that no two threads add to the same.
-    const auto at = comms_.find(key_of(instruction));
-    CommCount& count = traffic_[static_cast<std::size_t>(std::distance(comms_.begin(), at))].count;
-    ++count.calls;
-    count.elements += tensor.elements;
-    count.bytes += tensor.bytes;
   }
 
   void fail(const std::string& reason) { world_.abort(reason); }
@@ -296,7 +282,8 @@ class Rank {
   std::byte* arena_ = nullptr;
   OpContext context_;
   std::map<CommKey, std::unique_ptr<Comm>> comms_;
-  std::vector<GroupTraffic> traffic_;  // in the order of comms_
+  std::vector<CommCount> carried_before_;  // in the order of comms_
+  int message_element_bytes_ = 1;
   MemoryCounter memory_;
   std::vector<Span>* spans_ = nullptr;
   std::vector<std::int64_t>* cpu_ns_ = nullptr;
@@ -317,11 +304,15 @@ class ThreadExecutor final : public Executor {
     require(!world_.aborted(), "an earlier step failed: ", world_.reason());
     StepResult result{.timeline = empty_timeline(plan_)};
     result.cpu_ns.resize(ranks_.size());
-    const Watchdog watchdog(*this);
+    const Watchdog watchdog(
+        settings_.timeout_s, [this] { return progress(); },
+        [this] {
+          world_.abort(cat("no rank has ended an instruction for ", settings_.timeout_s,
+                           " s: ", standing()));
+        });
     on_all_ranks([&](int rank) {
       ranks_[rank]->run(step_, result.timeline.lanes[rank], result.cpu_ns[rank]);
     });
-    require(!world_.aborted(), world_.reason());
     ++step_;
     const std::vector<double> scalars = ranks_[0]->read(ranks_[0]->program().scalars);
     result.training = Training{.loss = scalars[0] / std::max(scalars[1], 1.0),
@@ -336,48 +327,6 @@ class ThreadExecutor final : public Executor {
   }
 
  private:
-  // Aborts the run if no rank ends an instruction for `timeout_s`, and says where each stands.
-  class Watchdog {
-   public:
-    explicit Watchdog(ThreadExecutor& executor) : thread_([this, &executor] { watch(executor); }) {}
-    ~Watchdog() {
-      {
-        const std::lock_guard lock(mutex_);
-        done_ = true;
-      }
-      wake_.notify_one();
-      thread_.join();
-    }
-
-   private:
-    void watch(ThreadExecutor& executor) {
-      std::unique_lock lock(mutex_);
-      std::int64_t seen = -1;
-      const auto patience = std::chrono::duration<double>(executor.settings_.timeout_s);
-      auto since = std::chrono::steady_clock::now();
-      while (!done_) {
-        wake_.wait_for(
-            lock, std::min<std::chrono::duration<double>>(patience / 4, std::chrono::seconds(1)),
-            [this] { return done_; });
-        const std::int64_t progress = executor.progress();
-        const auto now = std::chrono::steady_clock::now();
-        if (progress != seen) {
-          seen = progress;
-          since = now;
-        } else if (!done_ && now - since > patience) {
-          executor.world_.abort(cat("no rank has ended an instruction for ",
-                                    executor.settings_.timeout_s, " s: ", executor.standing()));
-          return;
-        }
-      }
-    }
-
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    bool done_ = false;
-    std::thread thread_;
-  };
-
   template <class Work>
   void on_all_ranks(Work work) {
     std::exception_ptr failure;
@@ -385,17 +334,24 @@ class ThreadExecutor final : public Executor {
     {
       std::vector<std::jthread> threads;
       for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-        threads.emplace_back([&, rank] {
-          try {
-            work(rank);
-          } catch (const std::exception& error) {
-            world_.abort(error.what());
-            const std::lock_guard lock(mutex);
-            if (!failure) failure = std::current_exception();
-          }
-        });
+        try {
+          threads.emplace_back([&, rank] {
+            try {
+              work(rank);
+            } catch (const std::exception& error) {
+              world_.abort(error.what());
+              const std::lock_guard lock(mutex);
+              if (!failure) failure = std::current_exception();
+            }
+          });
+        } catch (const std::system_error& error) {
+          world_.abort(cat("cannot start a thread for rank ", rank, " (", error.what(),
+                           "); take fewer ranks or raise the limit on threads"));
+          break;
+        }
       }
     }
+    require(!world_.aborted(), world_.reason());
     if (failure) std::rethrow_exception(failure);
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,7 +20,7 @@ std::string_view name_of(Axis axis);
 struct Group {
   std::uint8_t axes = 0;  // bit i is Axis(i)
   bool ends = false;
-  bool operator==(const Group&) const = default;
+  auto operator<=>(const Group&) const = default;
 };
 constexpr Group group_of(Axis axis) {
   return {static_cast<std::uint8_t>(1u << static_cast<int>(axis))};

@@ -1,6 +1,7 @@
 #include "parallel/plan/builder.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "parallel/plan/arena.h"
 #include "workloads/base/error.h"
@@ -81,6 +82,7 @@ TensorId ProgramBuilder::tensor(std::uint16_t name, std::int64_t elements, DType
 InstructionId ProgramBuilder::emit(Stream stream, const Label& label, const Action& action,
                                    std::span<const TensorId> reads,
                                    std::span<const TensorId> writes) {
+  assert(reads.size() <= kMostOperands && writes.size() <= kMostOperands);
   const auto id = static_cast<InstructionId>(program_.instructions.size());
   const int own = static_cast<int>(stream);
   Clock& known = known_[own];

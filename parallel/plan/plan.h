@@ -105,6 +105,9 @@ struct Recv {
 struct Copy {};  // reads[0] to writes[0]
 using Action = std::variant<Compute, Collective, Send, Recv, Copy>;
 
+// No instruction reads or writes more tensors than this.
+inline constexpr int kMostOperands = 12;
+
 // Consecutive entries of Program::operands or Program::waits.
 struct Slice {
   std::uint32_t begin = 0;

@@ -110,7 +110,7 @@ class ScheduleWriter {
       return kNone;
     };
     for (const PreparedStep& step : steps) {
-      std::array<TensorId, 12> reads, writes;
+      std::array<TensorId, kMostOperands> reads, writes;
       for (std::size_t i = 0; i < step.reads.size(); ++i) reads[i] = resolve(step.reads[i]);
       for (std::size_t i = 0; i < step.writes.size(); ++i) writes[i] = resolve(step.writes[i]);
       builder_.emit(step.stream, stage_.label(pass, step.site, micro_batch, block.layer),

@@ -1,5 +1,6 @@
 #include "parallel/strategy/step.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -60,11 +61,24 @@ void check_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& o
           options.micro_batches);
   require(options.dtype == DType::fp32 || options.dtype == DType::fp64,
           "dtype=", name_of(options.dtype), " has no training step; use fp32 or fp64");
+  const double largest =
+      static_cast<double>(options.micro_batch) * static_cast<double>(model.sequence) *
+      static_cast<double>(std::max(
+          {model.hidden, 2 * model.ffn, model.vocabulary, 3 * model.heads * model.head_dim}));
+  require(largest < 0x1p50, "micro_batch=", options.micro_batch, " of ", model.sequence,
+          " tokens makes a tensor of ", largest, " elements; give a smaller one");
   require(options.bucket_bytes > 0, "bucket_bytes=", options.bucket_bytes, " has to be at least 1");
 }
 
 Plan plan_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
   check_step(model, mesh, options);
+  // Some 40 instructions a layer and micro-batch; ids are 32 bits, and a plan has to fit into
+  // memory.
+  constexpr double kMostInstructions = 2e8;
+  const double instructions = 40.0 * static_cast<double>(model.layers) * options.micro_batches;
+  require(instructions < kMostInstructions, options.micro_batches, " micro-batches of ",
+          model.layers, " layers make a plan of about ", instructions, " instructions; at most ",
+          kMostInstructions, " are built. Give a larger micro_batch or fewer sequences");
   Plan plan{.mesh = mesh};
   Interner interner;
   std::vector<std::unique_ptr<Stage>> stages;

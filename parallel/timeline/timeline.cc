@@ -30,9 +30,7 @@ Timeline empty_timeline(const Plan& plan) {
   return timeline;
 }
 
-void save(const Timeline& timeline, const std::string& path) {
-  std::ofstream out(path);
-  require(out.good(), "cannot write timeline ", path);
+void save(const Timeline& timeline, std::ostream& out) {
   std::size_t spans = 0;
   for (const auto& lane : timeline.lanes) spans += lane.size();
   out << "meshbench-timeline 1 ranks " << timeline.lane_of_rank.size() << " lanes "
@@ -45,6 +43,12 @@ void save(const Timeline& timeline, const std::string& path) {
       out << lane << ' ' << id << ' ' << span.start_ns << ' ' << span.end_ns << '\n';
     }
   }
+}
+
+void save(const Timeline& timeline, const std::string& path) {
+  std::ofstream out(path);
+  require(out.good(), "cannot write timeline ", path);
+  save(timeline, out);
   out.flush();
   require(out.good(), "cannot write all of timeline ", path, "; is the disk full?");
 }

@@ -36,6 +36,7 @@ Timeline empty_timeline(const Plan& plan);
 
 // Text, one span a line after a header: "lane instruction start_ns end_ns". load throws Error
 // naming the line that cannot be read, or where the file is cut off.
+void save(const Timeline& timeline, std::ostream& out);
 void save(const Timeline& timeline, const std::string& path);
 Timeline load_timeline(const std::string& path);
 

@@ -134,12 +134,16 @@ void set_field(ModelConfig& model, std::string_view field, std::string_view valu
   if (usual_ffn) model.ffn = 4 * model.hidden;
 }
 
+// Labels of a plan count layers in 16 bits; sizes stay far from where their products overflow.
+constexpr std::int64_t kMostLayers = 32'767, kMostSize = std::int64_t{1} << 28;
+
 void check_model(const ModelConfig& model) {
   for (const Field& field : fields()) {
     const auto* member = std::get_if<std::int64_t ModelConfig::*>(&field.member);
     if (!member) continue;
-    require(model.**member >= 1, "model.", field.name, "=", model.**member,
-            ": give a whole number of at least 1");
+    const std::int64_t most = field.name == "layers" ? kMostLayers : kMostSize;
+    require(model.**member >= 1 && model.**member <= most, "model.", field.name, "=",
+            model.**member, ": give a whole number of at least 1 and at most ", most);
   }
   require(model.head_dim != model.hidden / model.heads || model.hidden % model.heads == 0,
           "model.hidden=", model.hidden, " is not a multiple of model.heads=", model.heads,
@@ -148,8 +152,8 @@ void check_model(const ModelConfig& model) {
           " does not divide model.heads=", model.heads);
   require(model.arch != Arch::llama || model.head_dim % 2 == 0, "model.head_dim=", model.head_dim,
           ": rotary positions turn pairs and want an even one");
-  require(model.vocabulary < (std::int64_t{1} << 31), "model.vocabulary=", model.vocabulary,
-          ": tokens are int32; give at most 2147483647");
+  require(model.vocabulary >= 2, "model.vocabulary=", model.vocabulary,
+          ": with one token there is nothing to predict; give at least 2");
   require(model.norm_epsilon > 0, "model.norm_epsilon=", model.norm_epsilon,
           ": give a number above 0");
   require(model.rotary_base > 0, "model.rotary_base=", model.rotary_base,

@@ -19,19 +19,19 @@ template <class Work>
 double best_per_ns(int tries, Work work) {
   double best = 0;
   for (int i = 0; i < tries; ++i) {
-    const double start = thread_cpu_ns();
+    const auto start = static_cast<double>(thread_cpu_ns());
     const double done = work();
-    best = std::max(best, done / std::max(1.0, thread_cpu_ns() - start));
+    best = std::max(best, done / std::max(1.0, static_cast<double>(thread_cpu_ns()) - start));
   }
   return best;
 }
 
 }  // namespace
 
-double thread_cpu_ns() {
+std::int64_t thread_cpu_ns() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return 1e9 * time.tv_sec + time.tv_nsec;
+  return std::int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
 }
 
 double measure_fma_gflops(DType dtype) {

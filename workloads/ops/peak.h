@@ -18,6 +18,6 @@ double measure_matmul_gflops(const Matmul& op, DType dtype);
 double measure_triad_gb_per_s();
 
 // CPU time of the calling thread.
-double thread_cpu_ns();
+std::int64_t thread_cpu_ns();
 
 }  // namespace mb

@@ -47,6 +47,13 @@ TEST(Case, PrintsBackWhatItWasParsedFrom) {
   }
 }
 
+TEST(Case, QuotesWhatAShellWouldPart) {
+  const Case c = parse_case({"data=my text.txt", "model=gpt-1m"});
+  EXPECT_NE(to_text(c).find("data='my text.txt'"), std::string::npos);
+  EXPECT_EQ(parse_case(split_words(to_text(c))).data, "my text.txt");
+  EXPECT_NE(message_of([] { split_words("data='open"); }).find("quote"), std::string::npos);
+}
+
 TEST(Case, OfANameParsesAndPrintsBack) {
   for (const NamedCase& named : named_cases()) {
     const std::string printed = to_text(parse(cat("case=", named.name)));
@@ -92,13 +99,22 @@ TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
   expect_contains(refusal("mode=thread"), {"thread", "threads"});
   expect_contains(refusal("bucket=12Q"), {"bucket", "12Q"});
   expect_contains(refusal("case=frist"), {"frist", "first"});
-  expect_contains(refusal("model=@/nowhere/model.json"), {"/nowhere/model.json", "cannot be read"});
+  expect_contains(refusal("model=@/nowhere/model.json"), {"/nowhere/model.json", "no such file"});
   expect_contains(refusal("machine=h100"), {"h100", "h100x8"});
   expect_contains(refusal("mode=sim machine.nic_gb_per_s=-1"), {"nic_gb_per_s=-1", "above 0"});
   expect_contains(refusal("mode=sim machine.nic_gb=1"), {"nic_gb", "nic_gb_per_s"});
   expect_contains(refusal("mode=sim data=README.md"), {"data=README.md", "mode=sim"});
   expect_contains(refusal("model=gpt2 mesh=dp512 global_batch=512"), {"512", "256", "mode=sim"});
   expect_contains(refusal("steps=0"), {"steps=0", "at least 1"});
+  expect_contains(refusal("steps=4294967297"), {"steps=4294967297", "at most"});
+  expect_contains(refusal("micro_batch=4611686018427387904"),
+                  {"micro_batch=4611686018427387904", "at most"});
+  expect_contains(refusal("model.layers=40000"), {"model.layers=40000", "32767"});
+  expect_contains(refusal("model.vocabulary=1"), {"model.vocabulary=1", "at least 2"});
+  expect_contains(refusal("micro_batch=1000000000 global_batch=1000000000 model=llama3-405b"),
+                  {"micro_batch=1000000000", "smaller"});
+  expect_contains(refusal("machine=h100x8"), {"machine=h100x8", "mode=sim"});
+  expect_contains(refusal("order="), {"order=", "tp-dp-pp"});
   expect_contains(refusal("learning_rate=fast"), {"learning_rate", "fast"});
 }
 

@@ -108,7 +108,6 @@ def test_virtual_time_repeats_itself():
     (["run", "mesh=tp3"], 2, ["tp=3", "heads"]),
     (["run", "--trce", "x"], 2, ["--trce"]),
     (["fly"], 2, []),
-    ([], 2, []),
     (["plan", "mesh=pp2", "--rank", "7"], 2, ["--rank 7", "0 to 1"]),
     (["models", "gpt-3"], 2, ["gpt-3", "did you mean"]),
     (["cases", "frist"], 2, ["frist", "first"]),
@@ -154,6 +153,36 @@ def test_a_run_that_is_stopped_leaves_earlier_rows_as_they_were(sent, code, tmp_
     assert process.returncode == code
     assert row.read_text() == "{}"
     assert [path.name for path in tmp_path.iterdir()] == ["row.json"]
+
+
+def test_no_words_print_the_help():
+    done = run()
+    assert done.returncode == 2
+    assert "Subcommands:" in done.stderr
+
+
+def test_a_row_goes_to_stdout_and_through_links(tmp_path):
+    assert strict(run("run", *SMALL, "-o", "-").stdout)["status"] == "ok"
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("real.json")
+    assert run("run", *SMALL, "-o", "link.json", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert strict((tmp_path / "real.json").read_text())["status"] == "ok"
+    assert run("run", *SMALL, "-o", "same", "--trace", "same", cwd=tmp_path).returncode == 2
+
+
+def test_a_run_that_diverges_fails_and_leaves_no_row(tmp_path):
+    done = run("run", *SMALL, "learning_rate=1e300", "-o", "row.json", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "learning_rate" in done.stderr
+    assert not (tmp_path / "row.json").exists()
+
+
+def test_a_simulated_step_that_does_not_fit_says_so():
+    done = run("sim", "case=textbook-100b", "--json")
+    row = strict(done.stdout)
+    assert row["status"] == "oom_predicted"
+    assert row["status_detail"]["needed_bytes"] > row["status_detail"]["capacity_bytes"]
 
 
 def test_versions_are_told():

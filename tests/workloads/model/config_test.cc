@@ -110,8 +110,9 @@ TEST(CheckModel, RefusesSizesThatDoNotFit) {
   EXPECT_EQ(message(with("llama-tiny", {{"head_dim", "7"}})),
             "model.head_dim=7: rotary positions turn pairs and want an even one");
   EXPECT_EQ(message(with("gpt-tiny", {{"vocabulary", "2147483648"}})),
-            "model.vocabulary=2147483648: tokens are int32; give at most 2147483647");
-  EXPECT_EQ(message(ModelConfig{}), "model.layers=0: give a whole number of at least 1");
+            "model.vocabulary=2147483648: give a whole number of at least 1 and at most 268435456");
+  EXPECT_EQ(message(ModelConfig{}),
+            "model.layers=0: give a whole number of at least 1 and at most 32767");
 }
 
 TEST(ModelJson, RoundTripsEveryPublishedModel) {
@@ -139,7 +140,7 @@ TEST(ModelJson, ErrorsStartWithTheOrigin) {
             "m.json: layers=2.5: not a whole number; give digits only, such as 24");
   EXPECT_EQ(message(R"({"layer": 2})").find("m.json: model.layer is not known; did you mean"), 0);
   EXPECT_EQ(message(R"({"layers": 2})"),
-            "m.json: model.hidden=0: give a whole number of at least 1");
+            "m.json: model.hidden=0: give a whole number of at least 1 and at most 268435456");
   EXPECT_EQ(message("{").find("m.json: "), 0);
 }
 
