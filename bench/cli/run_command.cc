@@ -177,6 +177,7 @@ void run(const Flags& flags, bool virtual_time) {
                       .peak_flops_per_s = peak.flops_per_s};
   RunReport report = report_run(measured.plan, shape, measured.results, work);
   report.metrics.push_back(own_cores_bubble(measured));
+  for (Metric& metric : outer_memory(measured)) report.metrics.push_back(std::move(metric));
   const Json row = make_row(c, measured, report, peak, flags);
   try {
     write_outputs(flags, measured, row);

@@ -1,6 +1,7 @@
 #include "bench/cli/run_text.h"
 
 #include <fmt/core.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <numeric>
@@ -129,13 +130,20 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
                                       measured.training.back().gradient_norm));
     line("data", measured.data);
   }
+  const auto size_of_metric = [&](std::string_view name) {
+    return spread(report, name, [](double x) { return format_bytes(x); });
+  };
   line("peak memory",
        fmt::format(
-           "{} on rank {} ({})",
+           "{} live on rank {} ({}), {} reserved for it",
            bytes(report.memory.total.measured_bytes.value_or(report.memory.total.plan_bytes)),
            report.memory.rank,
            report.memory.total.measured_bytes ? "counted as it takes and gives back its tensors"
-                                              : "planned"));
+                                              : "planned",
+           size_of_metric("reserved_bytes")));
+  if (!virtual_time)
+    line("", size_of_metric("process_peak_rss_bytes") +
+                 " resident in this process, all ranks and the check of the first step included");
   line("verified", verification_text(measured));
   return text;
 }
@@ -287,6 +295,24 @@ Metric own_cores_bubble(const Measured& measured) {
   Metric bubble = *find(metrics, "bubble_fraction");
   bubble.name = kName;
   return bubble;
+}
+
+std::vector<Metric> outer_memory(const Measured& measured) {
+  std::int64_t arena = 0;
+  for (const Program& program : measured.plan.programs)
+    arena = std::max(arena, program.arena_bytes);
+  std::vector<Metric> metrics = {value("reserved_bytes", "B", static_cast<double>(arena))};
+  constexpr const char* kProcess = "process_peak_rss_bytes";
+  rusage usage{};
+  if (measured.training.empty()) {
+    metrics.push_back(absent(kProcess, "B", "virtual time moves no data"));
+  } else if (getrusage(RUSAGE_SELF, &usage) == 0) {
+    metrics.push_back(value(kProcess, "B",
+                            1024.0 * static_cast<double>(usage.ru_maxrss)));  // Linux counts in KiB
+  } else {
+    metrics.push_back(absent(kProcess, "B", "the system does not say"));
+  }
+  return metrics;
 }
 
 std::string run_text(const Case& c, const Measured& measured, const RunReport& report,
