@@ -104,6 +104,11 @@ void add_axes(std::span<const StepTimes> steps, std::vector<Metric>& out) {
   }
 }
 
+std::optional<double> ratio(std::int64_t a, std::int64_t b) {
+  if (b <= 0) return std::nullopt;
+  return static_cast<double>(a) / static_cast<double>(b);
+}
+
 // Means over stages and pipelines: every rank is one stage of one pipeline. One stage alone has
 // none.
 void add_bubble(std::span<const StepTimes> steps, std::vector<Metric>& out) {
@@ -126,15 +131,9 @@ void add_bubble(std::span<const StepTimes> steps, std::vector<Metric>& out) {
         },
         "no pipeline window: a stage has no forward or no backward"));
   };
-  const auto ratio = [](std::int64_t a, std::int64_t b) {
-    return b > 0 ? std::optional(static_cast<double>(a) / static_cast<double>(b)) : std::nullopt;
-  };
-  static constexpr auto of_window = ratio;
-  add("bubble_fraction", "1", [](const Bubble& b) {
-    return of_window(b.bubble_ns(), b.window.end_ns - b.window.start_ns);
-  });
-  add("bubble_over_ideal", "1",
-      [](const Bubble& b) { return of_window(b.bubble_ns(), b.compute_ns); });
+  add("bubble_fraction", "1",
+      [](const Bubble& b) { return ratio(b.bubble_ns(), b.window.end_ns - b.window.start_ns); });
+  add("bubble_over_ideal", "1", [](const Bubble& b) { return ratio(b.bubble_ns(), b.compute_ns); });
   add("warm_up_bubble_s", "s",
       [](const Bubble& b) { return std::optional(seconds(b.warm_up.bubble_ns())); });
   add("steady_bubble_s", "s",

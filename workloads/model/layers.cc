@@ -5,100 +5,10 @@
 #include <utility>
 
 #include "workloads/base/error.h"
+#include "workloads/model/block_writer.h"
 
 namespace mb {
 namespace {
-
-// Collects a Block; `ways` = 1 leaves out every exchange.
-class Writer {
- public:
-  Writer(const ModelConfig& model, const BlockShape& shape, std::string name, bool accumulate)
-      : model_(model), shape_(shape), accumulate_(accumulate), rows_(shape.batch * model.sequence) {
-    block_.name = std::move(name);
-  }
-
-  std::int64_t rows() const { return rows_; }
-  const ModelConfig& model() const { return model_; }
-  std::int64_t ways() const { return shape_.ways; }
-
-  int tensor(std::string name, Role role, std::int64_t elements) {
-    return add({std::move(name), role, shape_.dtype, elements, -1});
-  }
-  int tokens(std::string name, Role role) {
-    return add({std::move(name), role, DType::int32, rows_, -1});
-  }
-  int scalars() { return add({"scalars", Role::scalars, DType::fp64, kStepScalars, -1}); }
-
-  int parameter(ParameterSpec spec) {
-    spec.ways = shape_.ways;
-    if (spec.padded_rows == 0) spec.padded_rows = spec.rows;
-    const std::int64_t elements = spec.local_elements();
-    const std::string name = spec.name;
-    block_.parameters.push_back(std::move(spec));
-    return add({name, Role::parameter, shape_.dtype, elements,
-                static_cast<int>(block_.parameters.size()) - 1});
-  }
-  int matrix(std::string name, std::int64_t rows, std::int64_t columns, Split split, double std,
-             std::vector<std::int64_t> blocks = {}) {
-    return parameter({.name = std::move(name),
-                      .rows = rows,
-                      .columns = columns,
-                      .split = split,
-                      .blocks = std::move(blocks),
-                      .init_std = std,
-                      .decay = true});
-  }
-  int vector(std::string name, std::int64_t n, Init init, Split split = Split::none,
-             std::vector<std::int64_t> blocks = {}) {
-    return parameter({.name = std::move(name),
-                      .rows = n,
-                      .columns = 1,
-                      .split = split,
-                      .blocks = std::move(blocks),
-                      .init = init});
-  }
-
-  void forward(const char* site, OpKind kind, std::vector<int> reads, std::vector<int> writes) {
-    block_.forward.push_back({Op{kind, shape_.dtype}, site, std::move(reads), std::move(writes)});
-  }
-  void backward(const char* site, OpKind kind, std::vector<int> reads, std::vector<int> writes) {
-    block_.backward.push_back({Op{kind, shape_.dtype}, site, std::move(reads), std::move(writes)});
-  }
-  // An operation whose results are gradients of `parameters` alone, or of these and `writes`.
-  void backward_to(const char* site, OpKind kind, std::vector<int> reads, std::vector<int> writes,
-                   const std::vector<int>& parameters, bool always_accumulate = false) {
-    const bool weight_half = writes.empty();
-    for (int p : parameters) {
-      const int gradient = gradient_of(p);
-      if (accumulate_ || always_accumulate) reads.push_back(gradient);
-      writes.push_back(gradient);
-    }
-    block_.backward.push_back(
-        {Op{kind, shape_.dtype}, site, std::move(reads), std::move(writes), weight_half});
-  }
-  void exchange(std::vector<BlockStep> Block::*list, const char* site, int tensor,
-                bool maximum = false) {
-    if (shape_.ways > 1) (block_.*list).push_back({Exchange{maximum}, site, {tensor}, {tensor}});
-  }
-  bool accumulate() const { return accumulate_; }
-  Block take() { return std::move(block_); }
-
- private:
-  int add(BlockTensor tensor) {
-    block_.tensors.push_back(std::move(tensor));
-    return static_cast<int>(block_.tensors.size()) - 1;
-  }
-  int gradient_of(int parameter) {
-    const BlockTensor of = block_.tensors[parameter];
-    return add({of.name, Role::gradient, of.dtype, of.elements, of.parameter});
-  }
-
-  const ModelConfig& model_;
-  BlockShape shape_;
-  bool accumulate_;
-  std::int64_t rows_;
-  Block block_;
-};
 
 constexpr auto kForward = &Block::forward;
 constexpr auto kBackward = &Block::backward;
@@ -108,19 +18,22 @@ struct Linear {
   std::int64_t rows, in, out;
   int weight, bias = -1;
 
-  void forward(Writer& w, const char* site, int x, int y) const {
+  void forward(BlockWriter& w, const char* site, int x, int y) const {
     std::vector<int> reads = {x, weight};
     if (bias >= 0) reads.push_back(bias);
-    w.forward(site, Matmul{rows, out, in, false, true, bias >= 0, false}, std::move(reads), {y});
+    w.forward(site, Matmul{.m = rows, .n = out, .k = in, .transpose_b = true, .bias = bias >= 0},
+              std::move(reads), {y});
   }
-  void input_gradient(Writer& w, const char* site, int dy, int dx) const {
-    w.backward(site, Matmul{rows, in, out, false, false, false, false}, {dy, weight}, {dx});
+  void input_gradient(BlockWriter& w, const char* site, int dy, int dx) const {
+    w.backward(site, Matmul{.m = rows, .n = in, .k = out}, {dy, weight}, {dx});
   }
-  void weight_gradient(Writer& w, const char* site, int dy, int x) const {
-    w.backward_to(site, Matmul{out, in, rows, true, false, false, w.accumulate()}, {dy, x}, {},
-                  {weight});
+  void weight_gradient(BlockWriter& w, const char* site, int dy, int x) const {
+    w.backward_to(
+        site,
+        Matmul{.m = out, .n = in, .k = rows, .transpose_a = true, .accumulate = w.accumulate()},
+        {dy, x}, {}, {weight});
   }
-  void bias_gradient(Writer& w, const char* site, int dy, int of) const {
+  void bias_gradient(BlockWriter& w, const char* site, int dy, int of) const {
     w.backward_to(site, BiasGradient{rows, out, w.accumulate()}, {dy}, {}, {of});
   }
 };
@@ -129,15 +42,15 @@ struct NormSite {
   int weight, bias = -1, rstd = -1, mean = -1;
   const char* site;
 
-  NormSite(Writer& w, const char* site, const std::string& name) : site(site) {
+  NormSite(BlockWriter& w, const char* site, const std::string& name) : site(site) {
     weight = w.vector(name + ".weight", w.model().hidden, Init::ones);
     if (kind(w) == NormKind::layer) bias = w.vector(name + ".bias", w.model().hidden, Init::zeros);
   }
-  static NormKind kind(const Writer& w) {
+  static NormKind kind(const BlockWriter& w) {
     return w.model().arch == Arch::gpt ? NormKind::layer : NormKind::rms;
   }
 
-  void forward(Writer& w, int x, int y) {
+  void forward(BlockWriter& w, int x, int y) {
     std::vector<int> reads = {x, weight}, writes = {y};
     rstd = w.tensor(std::string(site) + ".rstd", Role::activation, w.rows());
     writes.push_back(rstd);
@@ -150,7 +63,7 @@ struct NormSite {
               writes);
   }
   // dx = gradient through the norm, plus `residual` if it is a tensor.
-  void backward(Writer& w, int dy, int x, int residual, int dx) const {
+  void backward(BlockWriter& w, int dy, int x, int residual, int dx) const {
     std::vector<int> reads = {dy, x, weight, rstd}, parameters = {weight};
     if (mean >= 0) reads.push_back(mean), parameters.push_back(bias);
     if (residual >= 0) reads.push_back(residual);
@@ -163,7 +76,7 @@ struct NormSite {
 // The attention sublayer without norm and residual sum.
 class AttentionPart {
  public:
-  AttentionPart(Writer& w, const std::string& layer) : rows_(w.rows()) {
+  AttentionPart(BlockWriter& w, const std::string& layer) : rows_(w.rows()) {
     const ModelConfig& m = w.model();
     const std::int64_t q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
     const bool gpt = m.arch == Arch::gpt;
@@ -181,7 +94,7 @@ class AttentionPart {
     if (gpt) out_bias = w.vector(name + "out.bias", m.hidden, Init::zeros);
   }
 
-  int forward(Writer& w, int x) {
+  int forward(BlockWriter& w, int x) {
     const ModelConfig& m = w.model();
     const std::int64_t batch = rows_ / m.sequence;
     qkv_out_ = w.tensor("attention.qkv", Role::activation, rows_ * width_);
@@ -198,7 +111,7 @@ class AttentionPart {
   }
 
   // dy is the gradient of the sublayer's result, x its input; dx receives the gradient of x.
-  void backward(Writer& w, int dy, int x, int dx) const {
+  void backward(BlockWriter& w, int dy, int x, int dx) const {
     const ModelConfig& m = w.model();
     const std::int64_t batch = rows_ / m.sequence;
     const int d_attended =
@@ -220,7 +133,7 @@ class AttentionPart {
   int out_bias = -1;  // added after the shards' sum, with the residual
 
  private:
-  void rotate(Writer& w, std::vector<BlockStep> Block::*list, int qkv, bool inverse) const {
+  void rotate(BlockWriter& w, std::vector<BlockStep> Block::*list, int qkv, bool inverse) const {
     const ModelConfig& m = w.model();
     if (m.arch != Arch::llama) return;
     const Rotary op{rows_ / m.sequence, m.sequence,    heads_, kv_heads_,
@@ -237,7 +150,7 @@ class AttentionPart {
 // The feed-forward sublayer without norm and residual sum.
 class MlpPart {
  public:
-  MlpPart(Writer& w, const std::string& layer)
+  MlpPart(BlockWriter& w, const std::string& layer)
       : rows_(w.rows()), gated_(w.model().arch == Arch::llama) {
     const ModelConfig& m = w.model();
     ffn_ = m.ffn / w.ways();
@@ -257,7 +170,7 @@ class MlpPart {
     if (!gated_) down_bias = w.vector(name + "down.bias", m.hidden, Init::zeros);
   }
 
-  int forward(Writer& w, int x) {
+  int forward(BlockWriter& w, int x) {
     u_ = w.tensor("mlp.up", Role::activation, rows_ * up_.out);
     g_ = w.tensor("mlp.act", Role::activation, rows_ * ffn_);
     const int y = w.tensor("mlp.down", Role::temporary, rows_ * down_.out);
@@ -269,7 +182,7 @@ class MlpPart {
     return y;
   }
 
-  void backward(Writer& w, int dy, int x, int dx) const {
+  void backward(BlockWriter& w, int dy, int x, int dx) const {
     const int dg = w.tensor("d.mlp.act", Role::temporary, rows_ * ffn_);
     const int du = w.tensor("d.mlp.up", Role::temporary, rows_ * up_.out);
     down_.input_gradient(w, "mlp.down", dy, dg);
@@ -294,8 +207,8 @@ class MlpPart {
 };
 
 // y = a + b (+ bias)
-void add(Writer& w, std::vector<BlockStep> Block::*list, const char* site, int a, int b, int bias,
-         int y) {
+void add(BlockWriter& w, std::vector<BlockStep> Block::*list, const char* site, int a, int b,
+         int bias, int y) {
   std::vector<int> reads = {a, b};
   if (bias >= 0) reads.push_back(bias);
   const Add op{w.rows(), w.model().hidden, bias >= 0};
@@ -306,7 +219,7 @@ void add(Writer& w, std::vector<BlockStep> Block::*list, const char* site, int a
 
 Block embedding_block(const ModelConfig& model, const BlockShape& shape, bool accumulate,
                       bool tied_here) {
-  Writer w(model, shape, "embedding", accumulate);
+  BlockWriter w(model, shape, "embedding", accumulate);
   const std::int64_t padded = padded_vocabulary(model, shape.ways), local = padded / shape.ways;
   const int table = w.parameter({.name = "embedding.weight",
                                  .rows = model.vocabulary,
@@ -340,7 +253,7 @@ Block embedding_block(const ModelConfig& model, const BlockShape& shape, bool ac
 }
 
 Block layer_block(const ModelConfig& model, const BlockShape& shape, int layer, bool accumulate) {
-  Writer w(model, shape, "layer", accumulate);
+  BlockWriter w(model, shape, "layer", accumulate);
   const std::string name = cat("layers.", layer);
   const bool pre = model.norm == NormPlace::pre;
   const std::int64_t elements = w.rows() * model.hidden;
@@ -395,7 +308,7 @@ Block layer_block(const ModelConfig& model, const BlockShape& shape, int layer, 
 }
 
 Block head_block(const ModelConfig& model, const BlockShape& shape, bool accumulate) {
-  Writer w(model, shape, "head", accumulate);
+  BlockWriter w(model, shape, "head", accumulate);
   const std::int64_t padded = padded_vocabulary(model, shape.ways), local = padded / shape.ways;
   const std::int64_t elements = w.rows() * model.hidden, rows = w.rows();
   const bool pre = model.norm == NormPlace::pre;

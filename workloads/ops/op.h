@@ -72,7 +72,7 @@ struct NormGradient {
 // -> c
 struct Matmul {
   std::int64_t m, n, k;
-  bool transpose_a, transpose_b, bias, accumulate;
+  bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
   bool operator==(const Matmul&) const = default;
 };
 
