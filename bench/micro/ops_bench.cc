@@ -1,7 +1,6 @@
 // Benchmarks of operations on one core: every operation of a training step at its shape, whole
 // steps, and what the core can do at best. Rates are per CPU time of the thread.
 #include <benchmark/benchmark.h>
-
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -93,35 +93,16 @@ class CachedMatmul {
 // The OpenMP setting is per thread: each rank's thread must set its own, or oneDNN starts a team.
 struct ThreadState {
   ThreadState() : stream(cpu_engine()) { omp_set_num_threads(1); }
-  const CachedMatmul& matmul(const MatmulShape& shape) {
-    const auto found = matmuls.find(shape);
-    return found != matmuls.end() ? found->second : matmuls.try_emplace(shape, shape).first->second;
-  }
   dnnl::stream stream;
   std::unordered_map<MatmulShape, CachedMatmul, ShapeHash> matmuls;
 };
 
-// The largest of equal parts of n that is at most `limit`, at least half of it, and a multiple of
-// 64; n if there is none.
+// The largest of equal parts of n that is at most `limit` and a multiple of 64; n if there is none.
 std::int64_t part_of(std::int64_t n, std::int64_t limit) {
-  for (std::int64_t part = limit; 2 * part >= limit; part -= 64) {
+  for (std::int64_t part = limit; part > 0; part -= 64) {
     if (n > limit && n % part == 0) return part;
   }
   return n;
-}
-
-// oneDNN 2.6 is up to a tenth faster on parts of a large product. These limits were best, or within
-// 1 % of it, for most linear layers of the 10M-parameter models on a Zen 4 core.
-MatmulShape part_of(const MatmulShape& s) {
-  MatmulShape part = s;
-  if (s.transpose_a) {
-    part.m = part_of(s.m, 128);
-  } else {
-    part.m = part_of(s.m, s.transpose_b ? 512 : 256);
-  }
-  if (!s.transpose_b) part.n = part_of(s.n, 768);
-  if (!s.transpose_a && !s.transpose_b) part.k = part_of(s.k, 512);
-  return part;
 }
 
 }  // namespace
@@ -133,21 +114,23 @@ std::string onednn_version() {
   return cat("oneDNN ", version->major, ".", version->minor, ".", version->patch);
 }
 
+// oneDNN 2.6 loses up to a quarter of its speed on wide b as stored, and a tenth on transposed a
+// that is wide or long; in parts it does not. Limits tried on Zen 4: 128 gives 384 x 384 x 2048 113
+// GFLOP/s, 384 gives 106, but the short products of attention (k = 64) are 3 % slower with 128.
 void onednn_matmul(const MatmulShape& s, const float* a, const float* b, const float* bias,
                    float* c) try {
   thread_local ThreadState state;
-  MatmulShape part = part_of(s);
-  for (std::int64_t k = 0; k < s.k; k += part.k) {
-    const CachedMatmul& matmul = state.matmul(part);
-    for (std::int64_t j = 0; j < s.n; j += part.n) {
-      for (std::int64_t i = 0; i < s.m; i += part.m) {
-        matmul.run(state.stream, a + (s.transpose_a ? k * s.lda + i : i * s.lda + k),
-                   b + (s.transpose_b ? j * s.ldb + k : k * s.ldb + j), bias ? bias + j : nullptr,
-                   c + i * s.ldc + j);
-      }
+  MatmulShape part = s;
+  if (s.transpose_a) part.m = part_of(s.m, s.k > 512 ? 128 : 384);
+  if (!s.transpose_b) part.n = part_of(s.n, 768);
+  auto found = state.matmuls.find(part);
+  if (found == state.matmuls.end()) found = state.matmuls.try_emplace(part, part).first;
+  for (std::int64_t j = 0; j < s.n; j += part.n) {
+    for (std::int64_t i = 0; i < s.m; i += part.m) {
+      found->second.run(state.stream, a + (s.transpose_a ? i : i * s.lda),
+                        b + (s.transpose_b ? j * s.ldb : j), bias ? bias + j : nullptr,
+                        c + i * s.ldc + j);
     }
-    part.bias = false;
-    part.accumulate = true;
   }
 } catch (const dnnl::error& error) {
   throw Error(cat("oneDNN matmul ", s.m, "x", s.n, "x", s.k, ": ", error.what()));
