@@ -116,7 +116,8 @@ std::string onednn_version() {
 
 // oneDNN 2.6 loses up to a quarter of its speed on wide b as stored, and a tenth on transposed a
 // that is wide or long; in parts it does not. Limits tried on Zen 4: 128 gives 384 x 384 x 2048 113
-// GFLOP/s, 384 gives 106, but the short products of attention (k = 64) are 1 to 3 % slower with 128.
+// GFLOP/s, 384 gives 106, but the short products of attention (k = 64) are 1 to 3 % slower with
+// 128.
 void onednn_matmul(const MatmulShape& s, const float* a, const float* b, const float* bias,
                    float* c) try {
   thread_local ThreadState state;
