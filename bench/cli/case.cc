@@ -56,6 +56,13 @@ Enum choice(std::string_view key, std::string_view value,
       .second;
 }
 
+// As parse_bytes reads it, with the largest unit that keeps it whole.
+std::string bytes_text(std::int64_t bytes) {
+  if (bytes % (1 << 20) == 0) return cat(bytes >> 20, "MiB");
+  if (bytes % (1 << 10) == 0) return cat(bytes >> 10, "KiB");
+  return cat(bytes);
+}
+
 std::string number_text(double value) { return nlohmann::json(value).dump(); }
 
 }  // namespace
@@ -145,7 +152,7 @@ const std::vector<CaseKey>& case_keys() {
          c.options.bucket_bytes = parse_bytes(v, "bucket");
          require(c.options.bucket_bytes > 0, "bucket=", v, ": give at least 1 byte, e.g. 25MiB");
        },
-       [](const Case& c) { return cat(c.options.bucket_bytes); }},
+       [](const Case& c) { return bytes_text(c.options.bucket_bytes); }},
       {"seed", "N", "of initial weights and synthetic data",
        [](Case& c, V v) { c.seed = whole("seed", v, 0); },
        [](const Case& c) { return cat(c.seed); }},

@@ -12,6 +12,11 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/exec/executor.h"
+#include "parallel/plan/text.h"
+#include "parallel/strategy/step.h"
+#include "workloads/model/data.h"
+
 namespace mb {
 namespace {
 
@@ -34,14 +39,27 @@ TEST(MarkersUnderATool, DISABLED_MarkFromThreads) {
   for (auto& worker : workers) worker.join();
 }
 
-// What the tool printed while the test above ran, without the leading "nvtx".
-std::vector<std::string> lines_of_tool() {
+// One step of two pipeline stages, two tensor ranks each.
+Plan small_plan() {
+  return plan_step(find_model("gpt-tiny"), Mesh::parse("pp2.tp2"), {.micro_batches = 2});
+}
+
+TEST(MarkersUnderATool, DISABLED_TrainOneStep) {
+  const Plan plan = small_plan();
+  const auto source = make_markov_source(find_model("gpt-tiny").vocabulary, 1);
+  const auto batches = make_batches(*source, 2, 1);
+  make_thread_executor(plan, {.batches = batches.get()})->step();
+}
+
+// What the tool printed while `test` ran, without the leading "nvtx".
+std::vector<std::string> lines_of_tool(const std::string& test = "MarkFromThreads") {
   std::array<char, 4096> self{};
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) return {};
   const std::string command = std::string("NVTX_INJECTION64_PATH='") + MB_NVTX_INJECTION + "' '" +
                               self.data() +
                               "' --gtest_also_run_disabled_tests"
-                              " --gtest_filter=MarkersUnderATool.DISABLED_MarkFromThreads";
+                              " --gtest_filter=MarkersUnderATool.DISABLED_" +
+                              test;
   std::FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) return {};
   std::vector<std::string> lines;
@@ -102,6 +120,31 @@ TEST(Markers, MakeOneDomainAndRegisterAMessageOnce) {
   for (const auto& [thread, texts] : told(lines, "string")) strings += texts.size();
   EXPECT_EQ(domains, 1);
   EXPECT_EQ(strings, 1 + threads * rounds);
+}
+
+TEST(Markers, AreARangeAroundEveryInstructionOfALiveStep) {
+  if (!nvtx_available()) GTEST_SKIP() << "built without NVTX";
+  const Plan plan = small_plan();
+  std::map<std::string, int> expected, seen;
+  for (int rank = 0; rank < plan.mesh.world(); ++rank) {
+    for (const Instruction& i : plan.program_of(rank).instructions)
+      ++expected[label_text(plan, i.label)];
+  }
+  const auto lines = lines_of_tool("TrainOneStep");
+  std::size_t pushes = 0, pops = 0;
+  for (const auto& [thread, texts] : told(lines, "push")) {
+    for (const std::string& text : texts) {
+      std::istringstream in(text);
+      std::string domain, category, payload, message;
+      in >> domain >> category >> payload >> std::ws;
+      std::getline(in, message);
+      ++seen[message];
+      ++pushes;
+    }
+  }
+  for (const auto& [thread, texts] : told(lines, "pop")) pops += texts.size();
+  EXPECT_EQ(seen, expected);
+  EXPECT_EQ(pushes, pops);
 }
 
 TEST(Markers, DoNothingWithoutATool) {
