@@ -59,7 +59,7 @@ class Rank {
       submit_all();
       device_->synchronize();
     } catch (const std::exception& error) {
-      fail(error.what());
+      fail(cat("rank ", rank_, ": ", error.what()));
     }
   }
 
