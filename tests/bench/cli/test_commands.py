@@ -147,7 +147,9 @@ def test_a_run_that_is_stopped_leaves_earlier_rows_as_they_were(sent, code, tmp_
     row.write_text("{}")
     process = subprocess.Popen([BIN / "meshbench", "run", "model=gpt-1m", "steps=100000", "verify=off", "-o", row],
                                stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    time.sleep(2)
+    while len(os.listdir(f"/proc/{process.pid}/task")) < 3:  # until it trains: the handler is there, ranks are at work
+        assert process.poll() is None
+        time.sleep(0.05)
     process.send_signal(sent)
     process.communicate(timeout=60)
     assert process.returncode == code
