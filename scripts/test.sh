@@ -36,7 +36,7 @@ if [ $sanitize = yes ]; then
   step sanitized asan
   step sanitized tsan
 fi
-step .venv/bin/python -m pytest tests/scripts -q
+step .venv/bin/python -m pytest tests -q
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'test: failed: %s\n' "${failed[@]}" >&2
   exit 1
