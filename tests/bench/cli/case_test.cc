@@ -1,6 +1,7 @@
 #include "bench/cli/case.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -119,12 +120,12 @@ TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
 }
 
 TEST(Case, ReadsModelsAndMachinesFromTheJsonThatIsPrinted) {
-  const std::string path = testing::TempDir() + "model.json";
+  const std::string path = testing::TempDir() + cat("model.", getpid(), ".json");
   std::ofstream(path) << to_json(find_model("gpt-10m"));
   EXPECT_EQ(parse("model=@" + path).model, find_model("gpt-10m"));
   EXPECT_EQ(to_text(parse("model=@" + path + " model.layers=2 global_batch=4")),
             "model=@" + path + " model.layers=2 mesh=1 global_batch=4");
-  const std::string machine = testing::TempDir() + "machine.json";
+  const std::string machine = testing::TempDir() + cat("machine.", getpid(), ".json");
   std::ofstream(machine) << to_json(find_machine("a100x8"));
   EXPECT_EQ(parse("mode=sim machine=@" + machine).machine, find_machine("a100x8"));
   std::remove(path.c_str());

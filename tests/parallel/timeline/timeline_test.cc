@@ -1,6 +1,7 @@
 #include "parallel/timeline/timeline.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
@@ -15,7 +16,7 @@ namespace {
 
 class TimelineFile : public testing::Test {
  protected:
-  std::string path_ = testing::TempDir() + "timeline_test.txt";
+  std::string path_ = testing::TempDir() + "timeline_test." + std::to_string(getpid());
 
   void write(const std::string& text) { std::ofstream(path_) << text; }
   std::string read() const {
