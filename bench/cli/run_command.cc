@@ -164,6 +164,9 @@ void run(const Flags& flags, bool virtual_time) {
   std::signal(SIGINT, [](int) {
     interrupted = 1;
     std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
+    constexpr char kHint[] =
+        "\nmeshbench: stopping after this step; interrupt again to stop at once\n";
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, kHint, sizeof kHint - 1);
   });
   ProgressLine progress(!flags.no_progress && !flags.quiet);
   const Measured measured = measure(c, [&](int done, int total) { return progress(done, total); });
