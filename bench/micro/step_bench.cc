@@ -35,18 +35,6 @@ constexpr const char* kDefaultCases[] = {
     "case=textbook-100b",
 };
 
-// What recording one instruction's span costs: two reads of the shared clock and two of the
-// thread's CPU time.
-double recording_s_per_instruction() {
-  constexpr int kReads = 10000;
-  const std::int64_t start = now_ns();
-  for (int i = 0; i < kReads; ++i) {
-    benchmark::DoNotOptimize(now_ns());
-    benchmark::DoNotOptimize(thread_cpu_ns());
-  }
-  return 2e-9 * static_cast<double>(now_ns() - start) / kReads;
-}
-
 // A name without spaces, as filters want it: "gpt-1m/dp2/1f1b/mb8/gb16".
 std::string name_of(const Case& c) {
   return printable(cat(c.model_name, '/', c.mesh.to_text(), '/', c.options.schedule, "/mb",
@@ -109,35 +97,65 @@ void run(benchmark::State& state, const Case& c) {
     state.ResumeTiming();
   }
   add_counters(state, c, plan, *executor, steps, peak_of(c));
-  if (c.mode != Mode::sim) {
-    // Of the busiest rank, as if nothing of it were hidden.
-    std::size_t most = 0;
-    for (const Program& program : plan.programs) most = std::max(most, program.instructions.size());
-    state.counters["recording_share"] = static_cast<double>(most) * recording_s_per_instruction() /
-                                        (1e-9 * static_cast<double>(steps.back().window_ns()));
-  }
   state.SetLabel(printable(to_text(c)));
 }
 
-void add(const std::vector<std::string>& arguments) {
+// The same step with and without its timeline, in turn; recording_cost is the ratio of the medians
+// less 1.
+void run_recording(benchmark::State& state, const Case& c) {
+  const Plan plan = plan_step(c.model, c.mesh, c.options);
+  const auto source = make_markov_source(c.model.vocabulary, static_cast<std::uint64_t>(c.seed));
+  const auto batches = make_batches(*source, c.global_batch, c.mesh.size(Axis::dp));
+  const auto executor = make_thread_executor(plan, {.batches = batches.get()});
+  const auto seconds = [&](bool record) {
+    const std::int64_t start = now_ns();
+    executor->step(record);
+    return 1e-9 * static_cast<double>(now_ns() - start);
+  };
+  for (int i = 0; i < 3; ++i) seconds(true);
+  std::vector<double> recorded, bare;
+  for (auto _ : state) {
+    const bool recorded_first = recorded.size() % 2 == 0;
+    if (recorded_first) recorded.push_back(seconds(true));
+    bare.push_back(seconds(false));
+    if (!recorded_first) recorded.push_back(seconds(true));
+    state.SetIterationTime(recorded.back());
+  }
+  state.counters["recording_cost"] = median(recorded) / median(bare) - 1;
+  state.SetLabel(printable(to_text(c)));
+}
+
+void add(const std::string& name, const Case& c,
+         void (*benchmark)(benchmark::State&, const Case&)) {
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [c, benchmark](benchmark::State& state) {
+                                 try {
+                                   benchmark(state, c);
+                                 } catch (const std::exception& error) {
+                                   fail(state, error.what());
+                                 }
+                               })
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+// Without arguments: the default cases, and what recording costs.
+void add_all(const std::vector<std::string>& arguments) {
   std::vector<std::string> cases = arguments;
-  if (cases.empty()) cases.assign(std::begin(kDefaultCases), std::end(kDefaultCases));
+  if (cases.empty()) {
+    cases.assign(std::begin(kDefaultCases), std::end(kDefaultCases));
+    for (const char* model : {"model=gpt-1m", "model=gpt-10m"}) {
+      const Case c = parse_case({model, "micro_batch=8", "global_batch=8"});
+      add("recording/" + name_of(c), c, run_recording);
+    }
+  }
   for (const std::string& text : cases) {
     const Case c = parse_case(split_words(text));
-    benchmark::RegisterBenchmark(name_of(c).c_str(),
-                                 [c](benchmark::State& state) {
-                                   try {
-                                     run(state, c);
-                                   } catch (const std::exception& error) {
-                                     fail(state, error.what());
-                                   }
-                                 })
-        ->UseManualTime()
-        ->Unit(benchmark::kMillisecond);
+    add(name_of(c), c, run);
   }
 }
 
 }  // namespace
 }  // namespace mb
 
-int main(int argc, char** argv) { return mb::run_benchmarks(argc, argv, mb::add); }
+int main(int argc, char** argv) { return mb::run_benchmarks(argc, argv, mb::add_all); }

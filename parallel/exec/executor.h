@@ -41,8 +41,9 @@ struct GroupTraffic {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Runs the next step. Throws Error with rank, stream and label in front if any rank fails.
-  virtual StepResult step() = 0;
+  // Runs the next step; without `record`, real ranks leave spans and CPU times zero, which tells
+  // what recording costs. Throws Error with rank, stream and label in front if any rank fails.
+  virtual StepResult step(bool record = true) = 0;
   // Largest live bytes of a rank so far, counted by its allocator; nullopt in virtual time.
   virtual std::optional<MemoryPeak> memory(int rank) const = 0;
   // What a rank sent and reduced in the last step, counted by its communicators; empty in virtual
@@ -55,8 +56,8 @@ class Executor {
 struct LiveSettings {
   InitOptions init;
   const BatchSource* batches = nullptr;  // must outlive the executor
-  double timeout_s =
-      60;  // a rank that makes no progress for this long is reported, and the run aborted
+  // A run in which no rank ends an instruction for so long is aborted, and each rank's place named.
+  double timeout_s = 60;
 };
 // Ranks as threads of this process over CPU devices. Keeps a reference to `plan`.
 std::unique_ptr<Executor> make_thread_executor(const Plan& plan, const LiveSettings& settings);

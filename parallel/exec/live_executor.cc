@@ -48,8 +48,10 @@ class Rank {
 
   // Submits the whole list and waits for its end. On any error: aborts the world and keeps what()
   // for step().
-  void run(std::int64_t step, std::vector<Span>& spans, std::vector<std::int64_t>& cpu_ns) {
+  void run(std::int64_t step, bool record, std::vector<Span>& spans,
+           std::vector<std::int64_t>& cpu_ns) {
     context_.step = step;
+    record_ = record;
     spans_ = &spans;
     cpu_ns.assign(spans.size(), 0);
     cpu_ns_ = &cpu_ns;
@@ -196,9 +198,9 @@ class Rank {
     const Instruction& instruction = program_.instructions[id];
     std::atomic<InstructionId>& standing = standing_[static_cast<int>(instruction.stream)];
     standing.store(id, std::memory_order_relaxed);
-    const bool timed = std::holds_alternative<Compute>(instruction.action);
+    const bool timed = record_ && std::holds_alternative<Compute>(instruction.action);
     const std::int64_t cpu_start = timed ? thread_cpu_ns() : 0;
-    const std::int64_t start = now_ns();
+    const std::int64_t start = record_ ? now_ns() : 0;
     try {
       const Marked marked(*this, instruction);
       perform(instruction);
@@ -211,7 +213,7 @@ class Rank {
                error.what()));
       throw;
     }
-    (*spans_)[id] = {start, now_ns()};
+    if (record_) (*spans_)[id] = {start, now_ns()};
     if (timed) (*cpu_ns_)[id] = thread_cpu_ns() - cpu_start;
     standing.store(kNone, std::memory_order_relaxed);
     progress_.fetch_add(1, std::memory_order_relaxed);
@@ -285,6 +287,7 @@ class Rank {
   std::vector<CommCount> carried_before_;  // in the order of comms_
   int message_element_bytes_ = 1;
   MemoryCounter memory_;
+  bool record_ = true;
   std::vector<Span>* spans_ = nullptr;
   std::vector<std::int64_t>* cpu_ns_ = nullptr;
   std::array<std::atomic<InstructionId>, kStreams> standing_;
@@ -300,7 +303,7 @@ class ThreadExecutor final : public Executor {
     });
   }
 
-  StepResult step() override {
+  StepResult step(bool record) override {
     require(!world_.aborted(), "an earlier step failed: ", world_.reason());
     StepResult result{.timeline = empty_timeline(plan_)};
     result.cpu_ns.resize(ranks_.size());
@@ -311,7 +314,7 @@ class ThreadExecutor final : public Executor {
                            " s: ", standing()));
         });
     on_all_ranks([&](int rank) {
-      ranks_[rank]->run(step_, result.timeline.lanes[rank], result.cpu_ns[rank]);
+      ranks_[rank]->run(step_, record, result.timeline.lanes[rank], result.cpu_ns[rank]);
     });
     ++step_;
     const std::vector<double> scalars = ranks_[0]->read(ranks_[0]->program().scalars);

@@ -8,7 +8,7 @@ namespace {
 class SimExecutor final : public Executor {
  public:
   SimExecutor(const Plan& plan, const CostModel& cost) : plan_(plan), cost_(cost) {}
-  StepResult step() override { return {.timeline = simulate(plan_, cost_)}; }
+  StepResult step(bool) override { return {.timeline = simulate(plan_, cost_)}; }
   std::optional<MemoryPeak> memory(int) const override { return std::nullopt; }
   std::vector<GroupTraffic> traffic(int) const override { return {}; }
   std::vector<double> read(int, TensorId) const override {
