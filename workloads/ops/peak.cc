@@ -4,12 +4,10 @@
 #include <time.h>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "workloads/base/error.h"
 #include "workloads/ops/cpu_isa.h"
-#include "workloads/ops/launch.h"
 
 namespace mb {
 namespace {
@@ -40,24 +38,6 @@ double measure_fma_gflops(DType dtype) {
   const CpuKernels& kernels = cpu_kernels();
   const auto run = dtype == DType::fp32 ? kernels.multiply_add_fp32 : kernels.multiply_add_fp64;
   return best_per_ns(10, [&] { return run(1'500'000); });
-}
-
-double measure_matmul_gflops(const Matmul& matmul, DType dtype) {
-  const Op op{matmul, dtype};
-  const auto zeros = [&](std::int64_t elements) {
-    return std::vector<char>(elements * size_of(dtype));
-  };
-  const auto a = zeros(matmul.m * matmul.k), b = zeros(matmul.k * matmul.n), bias = zeros(matmul.n);
-  auto c = zeros(matmul.m * matmul.n);
-  const std::array<const void*, 3> reads = {a.data(), b.data(), bias.data()};
-  const std::array<void*, 1> writes = {c.data()};
-  const auto run = [&] {
-    run_cpu_op(op, {}, reads, writes);
-    return flops(op);
-  };
-  run();
-  const double one_ns = std::max(1.0, flops(op) / best_per_ns(2, run));
-  return best_per_ns(std::clamp(static_cast<int>(1e8 / one_ns), 3, 1000), run);
 }
 
 double measure_triad_gb_per_s() {

@@ -1,18 +1,15 @@
 // What one core can do, measured on the calling thread's CPU time: ceilings for MFU and reports.
 #pragma once
 
+#include <cstdint>
+
 #include "workloads/base/dtype.h"
-#include "workloads/ops/op.h"
 
 namespace mb {
 
 // Multiply-adds from registers, best of several tries; about 50 ms. Throws Error unless fp32 or
 // fp64.
 double measure_fma_gflops(DType dtype);
-
-// `op` on zero-filled operands with the backend that run_cpu_op takes, best of several tries;
-// about 100 ms after a warm-up.
-double measure_matmul_gflops(const Matmul& op, DType dtype);
 
 // a = b + s * c over 3 * 32 MiB, counting 12 bytes per element (McCalpin's STREAM).
 double measure_triad_gb_per_s();

@@ -8,6 +8,7 @@
 #include "parallel/plan/builder.h"
 #include "parallel/plan/text.h"
 #include "parallel/plan/walk.h"
+#include "parallel/schedule/schedule.h"
 #include "parallel/strategy/step.h"
 #include "tests/support/error.h"
 
@@ -28,7 +29,8 @@ class EveryPlan : public testing::TestWithParam<int> {};
 
 TEST_P(EveryPlan, OfAStepIsProven) {
   const int p = GetParam();
-  for (const char* schedule : {"gpipe", "1f1b"}) {
+  for (const Schedule& known : schedules()) {
+    const std::string schedule(known.name);
     for (const int m : std::set<int>{1, 2, std::max(p - 1, 1), p, p + 1, 2 * p}) {
       for (const char* rest : {"", ".tp2", ".dp2", ".dp2.tp2"}) {
         for (const bool tied : {true, false}) {
