@@ -75,7 +75,8 @@ void check_outputs(const Flags& flags) {
   const std::pair<const char*, const std::string*> outputs[] = {
       {"--out", &flags.out}, {"--trace", &flags.trace}, {"--timeline", &flags.timeline}};
   for (const auto& [flag, path] : outputs) {
-    if (path->empty() || *path == "-") continue;
+    if (path->empty() || (*path == "-" && path == &flags.out)) continue;
+    require(*path != "-", flag, " -: only the row of --out goes to stdout; give a file");
     const std::filesystem::path folder = std::filesystem::absolute(*path).parent_path();
     std::error_code error;
     std::filesystem::create_directories(folder, error);

@@ -1,14 +1,13 @@
 // Ranks as threads of this process: each walks its own list over a Device and its Comms.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <system_error>
 #include <thread>
-#include <tuple>
 
 #include "parallel/device/device.h"
 #include "parallel/exec/executor.h"
@@ -46,8 +45,7 @@ class Rank {
     for (auto& standing : standing_) standing.store(kNone);
   }
 
-  // Submits the whole list and waits for its end. On any error: aborts the world and keeps what()
-  // for step().
+  // Submits the whole list and waits for its end. On any error: aborts the world.
   void run(std::int64_t step, bool record, std::vector<Span>& spans,
            std::vector<std::int64_t>& cpu_ns) {
     context_.step = step;
@@ -61,7 +59,7 @@ class Rank {
       submit_all();
       device_->synchronize();
     } catch (const std::exception& error) {
-      fail(cat("rank ", rank_, ": ", error.what()));
+      world_.abort(cat("rank ", rank_, ": ", error.what()));
     }
   }
 
@@ -208,9 +206,9 @@ class Rank {
       throw;
     } catch (const std::exception& error) {
       // Before this stream's own end: peers must not wait for it.
-      fail(cat("rank ", rank_, " ", name_of(instruction.stream), ", ",
-               label_text(plan_, instruction.label), ", ", action_text(plan_, instruction), ": ",
-               error.what()));
+      world_.abort(cat("rank ", rank_, " ", name_of(instruction.stream), ", ",
+                       label_text(plan_, instruction.label), ", ", action_text(plan_, instruction),
+                       ": ", error.what()));
       throw;
     }
     if (record_) (*spans_)[id] = {start, now_ns()};
@@ -272,8 +270,6 @@ class Rank {
     }
   }
 
-  void fail(const std::string& reason) { world_.abort(reason); }
-
   const Plan& plan_;
   const Program& program_;
   const Lifetimes lifetimes_;
@@ -330,10 +326,9 @@ class ThreadExecutor final : public Executor {
   }
 
  private:
+  // Runs work(rank) on a thread for each rank. Throws Error with the first reason if any fails.
   template <class Work>
   void on_all_ranks(Work work) {
-    std::exception_ptr failure;
-    std::mutex mutex;
     {
       std::vector<std::jthread> threads;
       for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
@@ -343,8 +338,6 @@ class ThreadExecutor final : public Executor {
               work(rank);
             } catch (const std::exception& error) {
               world_.abort(error.what());
-              const std::lock_guard lock(mutex);
-              if (!failure) failure = std::current_exception();
             }
           });
         } catch (const std::system_error& error) {
@@ -355,7 +348,6 @@ class ThreadExecutor final : public Executor {
       }
     }
     require(!world_.aborted(), world_.reason());
-    if (failure) std::rethrow_exception(failure);
   }
 
   std::int64_t progress() const {

@@ -109,6 +109,7 @@ def test_virtual_time_repeats_itself():
     (["run", "--trce", "x"], 2, ["--trce"]),
     (["fly"], 2, []),
     (["plan", "mesh=pp2", "--rank", "7"], 2, ["--rank 7", "0 to 1"]),
+    (["run", "--trace", "-"], 2, ["--trace -", "give a file"]),
     (["models", "gpt-3"], 2, ["gpt-3", "did you mean"]),
     (["cases", "frist"], 2, ["frist", "first"]),
     (["run", "data=nowhere.txt"], 4, ["nowhere.txt"]),
