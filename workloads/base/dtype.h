@@ -36,4 +36,9 @@ constexpr std::string_view name_of(DType type) {
   return "?";
 }
 
+// What gradients, optimizer state and row statistics are kept in: fp32 beside 16-bit parameters.
+constexpr DType main_dtype(DType type) {
+  return type == DType::bf16 || type == DType::fp16 ? DType::fp32 : type;
+}
+
 }  // namespace mb

@@ -30,6 +30,12 @@ void fill_zero(T* x, std::int64_t n) {
   __builtin_memset(x, 0, sizeof(T) * n);
 }
 
+// Operations whose kernel is still to come.
+template <class Kind, class T>
+void run(const Kind&, const KernelCall<T>&) {
+  __builtin_trap();
+}
+
 template <class T>
 void run(const LoadBatch& op, const KernelCall<T>& call) {
   const OpContext& context = call.context;

@@ -22,8 +22,14 @@ class BatchSource {
 struct OpContext {
   std::int64_t step = 0;  // from 0
   int micro_batch = 0;
-  int shard_index = 0;  // place in the tensor-parallel group
-  int data_index = 0;   // place in the data-parallel group
+  int shard_index = 0;    // place in the tensor-parallel group
+  int context_index = 0;  // place in the context-parallel group
+  int data_index = 0;     // which share of the global batch: place among all data ranks
+  // Place among the ranks that share a parameter and its gradient's sum, by which its optimizer
+  // state is divided, and among those that share an expert's; and which replica of these groups.
+  int owner_index = 0, expert_owner_index = 0, replica_index = 0;
+  std::int64_t first_sample = 0;  // of the micro-batch, counted over the global batch
+  std::uint64_t seed = 1;         // of dropout
   const BatchSource* batches = nullptr;
 };
 

@@ -98,6 +98,9 @@ Traffic traffic(const SumSquares& op) { return {.elements = product(op.n), .scal
 Traffic traffic(const AdamW& op) { return {.elements = 7 * product(op.n), .scalars = 2}; }
 Traffic traffic(const Sgd& op) { return {.elements = 3 * product(op.n), .scalars = 2}; }
 
+Traffic traffic(const auto&) { return {}; }  // those still to come
+
+std::string name(const auto&) { return "operation"; }
 std::string name(const LoadBatch&) { return "load_batch"; }
 std::string name(const Embedding&) { return "embedding"; }
 std::string name(const EmbeddingGradient&) { return "embedding_gradient"; }
@@ -168,10 +171,12 @@ std::string shape(const SumSquares& op) {
 std::string shape(const auto& op) {
   if constexpr (requires { op.vocabulary; }) {
     return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary);
-  } else if constexpr (requires { op.rows; }) {
+  } else if constexpr (requires { op.rows + op.n; }) {
     return cat(" ", op.rows, "x", op.n);
-  } else {
+  } else if constexpr (requires { op.n; }) {
     return cat(" ", op.n);
+  } else {
+    return "";
   }
 }
 
