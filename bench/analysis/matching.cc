@@ -11,12 +11,12 @@ namespace mb {
 namespace {
 
 // What a collective is matched by.
-using CallKey = std::tuple<std::uint8_t, bool, Stream, CollectiveKind>;
+using CallKey = std::tuple<Group, Stream, CollectiveKind>;
 using Calls = std::vector<InstructionId>;
 
 struct StageCalls {
   std::map<CallKey, Calls> collectives;
-  std::map<int, Calls> sends, receives;  // by the peer's stage
+  std::map<std::pair<int, int>, Calls> sends, receives;  // by the peer's stage, and lane
 };
 
 StageCalls calls_of(const Program& program) {
@@ -24,11 +24,11 @@ StageCalls calls_of(const Program& program) {
   for (InstructionId id = 0; id < static_cast<InstructionId>(program.instructions.size()); ++id) {
     const Instruction& i = program.instructions[id];
     if (const auto* c = std::get_if<Collective>(&i.action))
-      calls.collectives[{c->group.axes, c->group.ends, i.stream, c->kind}].push_back(id);
+      calls.collectives[{c->group, i.stream, c->kind}].push_back(id);
     else if (const auto* send = std::get_if<Send>(&i.action))
-      calls.sends[send->to].push_back(id);
+      calls.sends[{send->to, lane_of(i.stream)}].push_back(id);
     else if (const auto* recv = std::get_if<Recv>(&i.action))
-      calls.receives[recv->from].push_back(id);
+      calls.receives[{recv->from, lane_of(i.stream)}].push_back(id);
   }
   return calls;
 }
@@ -48,10 +48,10 @@ class Matcher {
     for (int lane = 0; lane < static_cast<int>(lanes_.size()); ++lane) {
       const StageCalls& calls = calls_[lanes_[lane].stage];
       for (const auto& [key, ids] : calls.collectives) meet(lane, key, ids);
-      for (const auto& [stage, ids] : calls.sends)
-        meet(lane, ids, stage, &StageCalls::receives, "sends to");
-      for (const auto& [stage, ids] : calls.receives)
-        meet(lane, ids, stage, &StageCalls::sends, "receives from");
+      for (const auto& [peer, ids] : calls.sends)
+        meet(lane, ids, peer, &StageCalls::receives, "sends to");
+      for (const auto& [peer, ids] : calls.receives)
+        meet(lane, ids, peer, &StageCalls::sends, "receives from");
     }
   }
 
@@ -60,7 +60,7 @@ class Matcher {
 
  private:
   void meet(int lane, const CallKey& key, const Calls& ids) {
-    const Group group{std::get<0>(key), std::get<1>(key)};
+    const Group group = std::get<Group>(key);
     const std::vector<int> lanes = lanes_of_group(plan_, timeline_, group, lanes_[lane].rank);
     if (lanes.size() < 2 || !done_.insert({key, lanes}).second) return;
     std::vector<const Calls*> calls;
@@ -69,7 +69,7 @@ class Matcher {
       const auto found = theirs.find(key);
       const std::size_t count = found == theirs.end() ? 0 : found->second.size();
       require(count == ids.size(), "group ", name_of(group), ": rank ", lanes_[lane].rank,
-              " makes ", ids.size(), " calls on stream ", name_of(std::get<2>(key)), ", rank ",
+              " makes ", ids.size(), " calls on stream ", name_of(std::get<Stream>(key)), ", rank ",
               lanes_[other].rank, " makes ", count);
       calls.push_back(&found->second);
     }
@@ -82,14 +82,15 @@ class Matcher {
   }
 
   // Sends or receives of `lane` and their counterparts at the peer stage.
-  void meet(int lane, const Calls& ids, int peer_stage, std::map<int, Calls> StageCalls::*side,
-            const char* verb) {
+  void meet(int lane, const Calls& ids, std::pair<int, int> peer_stage_and_lane,
+            std::map<std::pair<int, int>, Calls> StageCalls::*side, const char* verb) {
+    const auto [peer_stage, message_lane] = peer_stage_and_lane;
     const Lane& mine = lanes_[lane];
     Coordinates place = plan_.mesh.coordinates(mine.rank);
     place[static_cast<int>(Axis::pp)] = peer_stage;
     const int peer = plan_.mesh.rank_of(place), peer_lane = timeline_.lane_of_rank[peer];
-    const std::map<int, Calls>& theirs = calls_[peer_stage].*side;
-    const auto found = theirs.find(mine.stage);
+    const auto& theirs = calls_[peer_stage].*side;
+    const auto found = theirs.find({mine.stage, message_lane});
     const std::size_t count = found == theirs.end() ? 0 : found->second.size();
     require(count == ids.size(), "rank ", mine.rank, ": ", ids.size(), " ", verb, " rank ", peer,
             ", which has ", count, " to match");

@@ -9,46 +9,82 @@
 
 namespace mb {
 
-Unsharded gather(const Plan& plan, const Executor& executor, TensorId ParameterTensors::*which,
-                 double scale) {
-  Unsharded all;
-  std::map<std::string, std::vector<bool>> held;
+namespace {
+
+// Elements of parameters by their place in the unsharded model, each seen once or more.
+class Whole {
+ public:
+  void put(const ParameterSpec& spec, int rank, std::int64_t global, double value) {
+    if (global < 0) {
+      require(value == 0, "rank ", rank, ": a pad row of ", spec.name, " is ", value, ", not 0");
+      return;
+    }
+    Tensor& tensor = tensors_[spec.name];
+    tensor.values.resize(static_cast<std::size_t>(spec.experts * spec.rows * spec.columns));
+    tensor.seen.resize(tensor.values.size());
+    double& place = tensor.values[global];
+    require(!tensor.seen[global] || place == value || (std::isnan(place) && std::isnan(value)),
+            "rank ", rank, " holds ", value, " in ", spec.name, "[", global, "], another rank ",
+            place);
+    place = value;
+    tensor.seen[global] = true;
+  }
+
+  Unsharded take() {
+    Unsharded all;
+    for (auto& [name, tensor] : tensors_) {
+      require(std::find(tensor.seen.begin(), tensor.seen.end(), false) == tensor.seen.end(), name,
+              " has elements that no rank holds");
+      all[name] = std::move(tensor.values);
+    }
+    return all;
+  }
+
+ private:
+  struct Tensor {
+    std::vector<double> values;
+    std::vector<bool> seen;
+  };
+  std::map<std::string, Tensor> tensors_;
+};
+
+}  // namespace
+
+Unsharded gather(const Plan& plan, const Executor& executor, Held which, double scale) {
+  Whole whole;
   for (int rank = 0; rank < plan.mesh.world(); ++rank) {
     const int shard = plan.mesh.coordinate(rank, Axis::tp);
-    for (const ParameterTensors& parameter : plan.program_of(rank).parameters) {
-      const ParameterSpec& spec = parameter.spec;
-      std::vector<double>& whole = all[spec.name];
-      std::vector<bool>& seen = held[spec.name];
-      whole.resize(static_cast<std::size_t>(spec.rows * spec.columns));
-      seen.resize(whole.size());
-      const std::vector<double> local = executor.read(rank, parameter.*which);
-      for (std::int64_t i = 0; i < static_cast<std::int64_t>(local.size()); ++i) {
-        const std::int64_t global = spec.global_index(shard, i);
-        const double value = local[i] * scale;
-        if (global < 0) {
-          require(value == 0, "rank ", rank, ": a pad row of ", spec.name, " is ", value,
-                  ", not 0");
-          continue;
-        }
-        require(!seen[global] || whole[global] == value ||
-                    (std::isnan(whole[global]) && std::isnan(value)),
-                "rank ", rank, " holds ", value, " in ", spec.name, "[", global, "], another rank ",
-                whole[global]);
-        whole[global] = value;
-        seen[global] = true;
+    const int expert_shard = plan.mesh.coordinate(rank, Axis::ep);
+    const Program& program = plan.program_of(rank);
+    for (std::size_t b = 0; b < program.buckets.size(); ++b) {
+      const Bucket& bucket = program.buckets[b];
+      const bool main = which == Held::value && bucket.main != kNone;
+      const bool all = which == Held::gradient ? bucket.whole_gradient
+                       : main                  ? bucket.ways == 1
+                                               : bucket.whole_value;
+      const std::vector<double> held = executor.read(rank, which == Held::gradient ? bucket.gradient
+                                                           : main                  ? bucket.main
+                                                                                   : bucket.value);
+      const int owner = bucket.ways == 1 ? 0 : plan.mesh.index_in(bucket.owners, rank);
+      const std::int64_t begin = owner * bucket.slice(), end = begin + bucket.slice();
+      for (const Parameter& parameter : program.parameters) {
+        if (parameter.bucket != static_cast<int>(b)) continue;
+        const std::int64_t from = std::max(begin, parameter.offset);
+        const std::int64_t to = std::min(end, parameter.offset + parameter.spec.local_elements());
+        for (std::int64_t i = from; i < to; ++i)
+          whole.put(parameter.spec, rank,
+                    parameter.spec.global_index(shard, expert_shard, i - parameter.offset),
+                    held[all ? i : i - begin] * scale);
       }
     }
   }
-  for (const auto& [name, seen] : held) {
-    require(std::find(seen.begin(), seen.end(), false) == seen.end(), name,
-            " has elements that no rank holds");
-  }
-  return all;
+  return whole.take();
 }
 
 Unsharded gather_gradients(const Plan& plan, const Executor& executor, const Training& training) {
-  return gather(plan, executor, &ParameterTensors::gradient,
-                1.0 / static_cast<double>(std::max<std::int64_t>(training.valid_tokens, 1)));
+  return gather(plan, executor, Held::gradient,
+                1.0 / (static_cast<double>(std::max<std::int64_t>(training.valid_tokens, 1)) *
+                       training.loss_scale));
 }
 
 LargestError largest_error(const Unsharded& values, const Unsharded& reference, double floor) {

@@ -16,11 +16,14 @@ namespace mb {
 // Unsharded tensors by parameter name, row-major.
 using Unsharded = std::map<std::string, std::vector<double>>;
 
-// Puts `which` of every parameter together from the ranks' shards, times `scale`. Throws Error if
-// two ranks that hold the same element differ in any bit, if a pad row is not zero, or if no rank
-// holds an element.
-Unsharded gather(const Plan& plan, const Executor& executor, TensorId ParameterTensors::*which,
-                 double scale = 1);
+// Puts a value of every parameter together from what its owners hold, times `scale`. Throws Error
+// if two ranks that own the same element differ in any bit, if a pad row is not zero, or if no rank
+// owns an element.
+enum class Held : std::uint8_t {
+  value,  // of main parameters where there are any
+  gradient
+};
+Unsharded gather(const Plan& plan, const Executor& executor, Held which, double scale = 1);
 // The gradients of the last step, divided by its valid tokens and not clipped.
 Unsharded gather_gradients(const Plan& plan, const Executor& executor, const Training& training);
 

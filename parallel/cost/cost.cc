@@ -79,11 +79,13 @@ class FixedCostModel final : public CostModel {
   explicit FixedCostModel(const FixedCost& cost) : cost_(cost) {}
   std::int64_t duration_ns(const Plan& plan, int, const Instruction& instruction) const override {
     if (const auto* compute = std::get_if<Compute>(&instruction.action)) {
-      // Each layer has one of these.
+      // Each layer has one of these, and one weight gradient of qkv.
       if (std::holds_alternative<Attention>(plan.op(*compute).kind)) return cost_.layer_forward_ns;
       if (std::holds_alternative<AttentionGradient>(plan.op(*compute).kind))
-        return cost_.layer_backward_ns;
-      return 0;
+        return cost_.layer_input_ns;
+      const auto* matmul = std::get_if<Matmul>(&plan.op(*compute).kind);
+      const bool weight = matmul && matmul->to_main && plan.site(instruction) == "attention.qkv";
+      return weight ? cost_.layer_weight_ns : 0;
     }
     return std::holds_alternative<Send>(instruction.action) ||
                    std::holds_alternative<Recv>(instruction.action)

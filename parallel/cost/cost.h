@@ -25,10 +25,10 @@ class CostModel {
 // link is `inter` if any group of the kind, or any pair of ranks of the two stages, spans nodes.
 std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine);
 
-// For closed forms: every layer's forward and backward takes a fixed time, all else but the hops
-// between stages none.
+// For closed forms: every layer's forward and the two halves of its backward take a fixed time, all
+// else but the hops between stages none.
 struct FixedCost {
-  std::int64_t layer_forward_ns = 0, layer_backward_ns = 0;
+  std::int64_t layer_forward_ns = 0, layer_input_ns = 0, layer_weight_ns = 0;
   std::int64_t hop_ns = 0;  // of a send
 };
 std::unique_ptr<CostModel> make_fixed_cost(const FixedCost& cost);

@@ -10,6 +10,10 @@ namespace mb {
 class MemoryCounter {
  public:
   void take(const Tensor& tensor, InstructionId at) {
+    if (tensor.host) {
+      peak_.host_bytes = std::max(peak_.host_bytes, host_ += tensor.bytes);
+      return;
+    }
     const int memory = static_cast<int>(tensor.memory);
     live_[memory] += tensor.bytes;
     total_ += tensor.bytes;
@@ -21,6 +25,10 @@ class MemoryCounter {
     }
   }
   void give(const Tensor& tensor) {
+    if (tensor.host) {
+      host_ -= tensor.bytes;
+      return;
+    }
     live_[static_cast<int>(tensor.memory)] -= tensor.bytes;
     total_ -= tensor.bytes;
   }
@@ -28,7 +36,7 @@ class MemoryCounter {
 
  private:
   BytesByClass live_{};
-  std::int64_t total_ = 0;
+  std::int64_t total_ = 0, host_ = 0;
   MemoryPeak peak_;
 };
 

@@ -1,6 +1,7 @@
 #include "parallel/plan/arena.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <vector>
 
@@ -69,13 +70,13 @@ class FreeList {
 }  // namespace
 
 void place_in_arena(Program& program) {
-  std::int64_t end = 0;
+  std::array<std::int64_t, 2> end{};  // of the device and of the second memory space
   for (Tensor& tensor : program.tensors) {
     if (!tensor.persistent || tensor.base != kNone) continue;
-    tensor.offset = end;
-    end += aligned(tensor.bytes);
+    tensor.offset = end[tensor.host];
+    end[tensor.host] += aligned(tensor.bytes);
   }
-  FreeList free(end);
+  std::array<FreeList, 2> free{FreeList(end[0]), FreeList(end[1])};
   const Lifetimes lifetimes(program);
 
   std::vector<std::pair<InstructionId, InstructionId>>
@@ -83,17 +84,20 @@ void place_in_arena(Program& program) {
   for (InstructionId i = 0; i < static_cast<InstructionId>(program.instructions.size()); ++i) {
     InstructionId wait = kNone;
     for (TensorId t : lifetimes.born_at(i)) {
-      const FreeList::Place place = free.take(aligned(program.tensors[t].bytes));
-      program.tensors[t].offset = place.offset;
+      Tensor& tensor = program.tensors[t];
+      const FreeList::Place place = free[tensor.host].take(aligned(tensor.bytes));
+      tensor.offset = place.offset;
       wait = std::max(wait, place.used_until);
     }
     if (program.instructions[i].stream != Stream::compute && wait != kNone)
       extra.emplace_back(i, wait);
-    for (TensorId t : lifetimes.dead_after(i))
-      free.give(program.tensors[t].offset, aligned(program.tensors[t].bytes),
-                program.tensors[t].last);
+    for (TensorId t : lifetimes.dead_after(i)) {
+      const Tensor& tensor = program.tensors[t];
+      free[tensor.host].give(tensor.offset, aligned(tensor.bytes), tensor.last);
+    }
   }
-  program.arena_bytes = free.end();
+  program.arena_bytes = free[0].end();
+  program.host_bytes = free[1].end();
   for (Tensor& tensor : program.tensors) {
     if (tensor.base != kNone)
       tensor.offset = program.tensors[tensor.base].offset + tensor.base_offset;

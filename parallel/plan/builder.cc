@@ -46,13 +46,14 @@ TensorId ProgramBuilder::add(const Tensor& tensor) {
 }
 
 TensorId ProgramBuilder::persistent(std::uint16_t name, std::int64_t elements, DType dtype,
-                                    MemoryClass memory) {
+                                    MemoryClass memory, bool host) {
   return add({.bytes = elements * size_of(dtype),
               .elements = elements,
               .name = name,
               .dtype = dtype,
               .memory = memory,
-              .persistent = true});
+              .persistent = true,
+              .host = host});
 }
 
 TensorId ProgramBuilder::view(TensorId base, std::uint16_t name, std::int64_t offset,
@@ -65,18 +66,20 @@ TensorId ProgramBuilder::view(TensorId base, std::uint16_t name, std::int64_t of
               .name = name,
               .dtype = dtype,
               .memory = memory,
-              .persistent = program_.tensors[base].persistent});
+              .persistent = program_.tensors[base].persistent,
+              .host = program_.tensors[base].host});
 }
 
 TensorId ProgramBuilder::tensor(std::uint16_t name, std::int64_t elements, DType dtype,
-                                MemoryClass memory, int layer, int micro_batch) {
+                                MemoryClass memory, int layer, int micro_batch, bool host) {
   return add({.bytes = elements * size_of(dtype),
               .elements = elements,
               .name = name,
               .layer = static_cast<std::int16_t>(layer),
               .micro_batch = micro_batch,
               .dtype = dtype,
-              .memory = memory});
+              .memory = memory,
+              .host = host});
 }
 
 InstructionId ProgramBuilder::emit(Stream stream, const Label& label, const Action& action,

@@ -36,13 +36,14 @@ class ProgramBuilder {
   explicit ProgramBuilder(int stage) { program_.stage = stage; }
 
   // A tensor that lives from step to step.
-  TensorId persistent(std::uint16_t name, std::int64_t elements, DType dtype, MemoryClass memory);
-  // Elements [offset, offset + elements) of a persistent `base`.
+  TensorId persistent(std::uint16_t name, std::int64_t elements, DType dtype, MemoryClass memory,
+                      bool host = false);
+  // Elements [offset, offset + elements) of `base`.
   TensorId view(TensorId base, std::uint16_t name, std::int64_t offset, std::int64_t elements,
                 MemoryClass memory);
   // A tensor that comes to life at its first write.
   TensorId tensor(std::uint16_t name, std::int64_t elements, DType dtype, MemoryClass memory,
-                  int layer, int micro_batch);
+                  int layer, int micro_batch, bool host = false);
 
   // Appends an instruction. It waits for the last write of what it reads and for every use of what
   // it writes, where those are on other streams and nothing that it waits for already implies it.

@@ -25,30 +25,32 @@ Lifetimes::Lifetimes(const Program& program)
 
 MemoryPeak memory_peak(const Program& program) {
   BytesByClass live{};
-  std::int64_t total = 0;
+  std::int64_t total = 0, host = 0;
+  MemoryPeak peak;
+  const auto count = [&](const Tensor& tensor, std::int64_t bytes) {
+    if (tensor.host) {
+      peak.host_bytes = std::max(peak.host_bytes, host += bytes);
+      return;
+    }
+    const int memory = static_cast<int>(tensor.memory);
+    live[memory] += bytes;
+    total += bytes;
+    peak.class_peak[memory] = std::max(peak.class_peak[memory], live[memory]);
+  };
   for (const Tensor& tensor : program.tensors) {
-    if (tensor.base != kNone || !tensor.persistent) continue;
-    live[static_cast<int>(tensor.memory)] += tensor.bytes;
-    total += tensor.bytes;
+    if (tensor.base == kNone && tensor.persistent) count(tensor, tensor.bytes);
   }
-  MemoryPeak peak{.total_bytes = total, .at_total_peak = live, .class_peak = live};
+  peak.total_bytes = total;
+  peak.at_total_peak = live;
   const Lifetimes lifetimes(program);
   for (InstructionId i = 0; i < static_cast<InstructionId>(program.instructions.size()); ++i) {
-    for (TensorId t : lifetimes.born_at(i)) {
-      const int memory = static_cast<int>(program.tensors[t].memory);
-      live[memory] += program.tensors[t].bytes;
-      total += program.tensors[t].bytes;
-      peak.class_peak[memory] = std::max(peak.class_peak[memory], live[memory]);
-    }
+    for (TensorId t : lifetimes.born_at(i)) count(program.tensors[t], program.tensors[t].bytes);
     if (total > peak.total_bytes) {
       peak.total_bytes = total;
       peak.at = i;
       peak.at_total_peak = live;
     }
-    for (TensorId t : lifetimes.dead_after(i)) {
-      live[static_cast<int>(program.tensors[t].memory)] -= program.tensors[t].bytes;
-      total -= program.tensors[t].bytes;
-    }
+    for (TensorId t : lifetimes.dead_after(i)) count(program.tensors[t], -program.tensors[t].bytes);
   }
   return peak;
 }

@@ -17,6 +17,7 @@ struct MemoryPeak {
   InstructionId at = kNone;      // the first instruction where it is reached
   BytesByClass at_total_peak{};  // what was live then: adds up to total_bytes
   BytesByClass class_peak{};     // each class's own largest: does not add up
+  std::int64_t host_bytes = 0;   // largest sum in the second memory space, which no class counts
   bool operator==(const MemoryPeak&) const = default;
 };
 

@@ -28,9 +28,37 @@ using TensorId = std::int32_t;
 using InstructionId = std::int32_t;
 inline constexpr std::int32_t kNone = -1;
 
-enum class Stream : std::uint8_t { compute, tp, dp, pp_send, pp_recv, cp, ep, copy };
-inline constexpr int kStreams = 8;
+// Messages of the pipeline have four lanes, each with a stream to send and one to receive, so that
+// no message waits for one of another kind: forward and backward, and both again (`_v`) for the
+// chunks of a V-shaped schedule that lead back to the first rank.
+enum class Stream : std::uint8_t {
+  compute,
+  tp,
+  dp,
+  pp_send,
+  pp_recv,
+  pp_send_back,
+  pp_recv_back,
+  pp_send_v,
+  pp_recv_v,
+  pp_send_back_v,
+  pp_recv_back_v,
+  cp,
+  ep,
+  copy
+};
+inline constexpr int kStreams = 14;
 std::string_view name_of(Stream stream);
+constexpr Stream send_stream(bool backward, bool returning) {
+  return static_cast<Stream>(static_cast<int>(Stream::pp_send) + 2 * backward + 4 * returning);
+}
+constexpr Stream recv_stream(bool backward, bool returning) {
+  return static_cast<Stream>(static_cast<int>(Stream::pp_recv) + 2 * backward + 4 * returning);
+}
+// The lane of a stream that carries messages.
+constexpr int lane_of(Stream stream) {
+  return (static_cast<int>(stream) - static_cast<int>(Stream::pp_send)) / 2;
+}
 
 enum class MemoryClass : std::uint8_t {
   parameter,
@@ -86,6 +114,7 @@ struct Tensor {
   DType dtype = DType::fp32;
   MemoryClass memory = MemoryClass::workspace;
   bool persistent = false;  // lives from step to step
+  bool host = false;        // in the second memory space, whose offsets are its own
 };
 
 struct Compute {
@@ -95,14 +124,22 @@ struct Collective {
   CollectiveKind kind;
   ReduceOp op;
   Group group;
+  std::int32_t unit = 1;  // of all_to_all_v: elements in a row
+  // Above 1: of the tensor, only the slice that this rank owns as a member of `owners`, which are
+  // so many.
+  std::int32_t slices = 1;
+  Group owners = {};
 };
+// Pipeline ranks; the peer's other coordinates are this rank's own. `chunk` is the receiver's.
 struct Send {
   std::int16_t to;
-};  // pipeline stage; the peer's other coordinates are the sender's
+  std::int8_t chunk = 0;
+};
 struct Recv {
   std::int16_t from;
+  std::int8_t chunk = 0;
 };
-struct Copy {};  // reads[0] to writes[0]
+struct Copy {};  // reads[0] to writes[0]; one of them may be in the second memory space
 using Action = std::variant<Compute, Collective, Send, Recv, Copy>;
 
 // No instruction reads or writes more tensors than this.
@@ -122,10 +159,25 @@ struct Instruction {
   Slice after;          // of waits: instructions on other streams that end before this one starts
 };
 
-// A parameter of a stage with the tensors that belong to it; m and v are kNone under SGD.
-struct ParameterTensors {
+// Where the parameters of a Program lie: end to end in flat buckets, each padded to equal slices
+// that `owners` own. An owner keeps main parameters and moments of its slice alone; of the others'
+// slices, parameters and reduced gradients hold what they happen to hold, or are not there at all.
+struct Bucket {
+  std::uint16_t name = 0;     // index into Plan::names
+  std::int64_t elements = 0;  // padded to a multiple of `ways`
+  int ways = 1;               // owners; 1: everyone keeps everything
+  Group owners = {};          // the ranks that share the parameters and sum their gradients
+  std::vector<Segment> segments;
+  bool whole_value = true, whole_gradient = true;  // else the tensor is the owner's slice
+  TensorId value = kNone, gradient = kNone;
+  TensorId main = kNone;          // with 16-bit parameters: the owner's slice in fp32
+  TensorId m = kNone, v = kNone;  // of the owner's slice; kNone under SGD
+  std::int64_t slice() const { return elements / ways; }
+};
+struct Parameter {
   ParameterSpec spec;
-  TensorId value = kNone, gradient = kNone, m = kNone, v = kNone;
+  int bucket = 0;
+  std::int64_t offset = 0;  // in the bucket
 };
 
 // One micro-batch's pass through one chunk: what schedules print as F3, B0, W2.
@@ -142,10 +194,12 @@ struct Program {
   std::vector<Tensor> tensors;
   std::vector<TensorId> operands;
   std::vector<InstructionId> waits;
-  std::vector<ParameterTensors> parameters;
+  std::vector<Bucket> buckets;
+  std::vector<Parameter> parameters;
   std::vector<Slot> slots;       // the schedule that the instructions carry out
   std::int64_t arena_bytes = 0;  // memory to reserve, holes included
-  TensorId scalars = kNone;      // kStepScalars numbers, see op.h
+  std::int64_t host_bytes = 0;   // of the second memory space
+  TensorId scalars = kNone;      // kScalars numbers, see op.h
 
   std::span<const TensorId> reads(const Instruction& i) const {
     return {operands.data() + i.reads.begin, i.reads.count};

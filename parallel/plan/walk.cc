@@ -50,8 +50,8 @@ void Walk::end(const Party& party, std::int64_t end_ns) {
   }
 }
 
-bool Walk::meet(const Party& party, int from, int to, bool is_send, Party& other) {
-  Pair& pair = pairs_[{from, to}];
+bool Walk::meet(const Party& party, const Route& route, bool is_send, Party& other) {
+  Pair& pair = pairs_[route];
   std::deque<Party>& others = is_send ? pair.recvs : pair.sends;
   if (others.empty()) {
     std::deque<Party>& own = is_send ? pair.sends : pair.recvs;
@@ -66,7 +66,10 @@ bool Walk::meet(const Party& party, int from, int to, bool is_send, Party& other
   const Label &mine = instruction(party).label, &theirs = instruction(other).label;
   const std::int64_t bytes = payload_bytes(plan_.programs[party.stage], instruction(party));
   const std::int64_t other_bytes = payload_bytes(plan_.programs[other.stage], instruction(other));
-  if (mine.pass == theirs.pass && mine.micro_batch == theirs.micro_batch && bytes == other_bytes)
+  const Action &send = instruction(is_send ? party : other).action,
+               &recv = instruction(is_send ? other : party).action;
+  if (mine.pass == theirs.pass && mine.micro_batch == theirs.micro_batch && bytes == other_bytes &&
+      std::get<Send>(send).chunk == std::get<Recv>(recv).chunk)
     return true;
   throw Error(cat(describe(plan_, party.stage, party.id), " of ", bytes, " bytes meets ",
                   describe(plan_, other.stage, other.id), " of ", other_bytes,

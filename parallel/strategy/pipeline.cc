@@ -1,198 +1,440 @@
 // Slots of a schedule as computation, sends and receives.
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <optional>
 
-#include "parallel/schedule/schedule.h"
 #include "parallel/strategy/stage.h"
 
 namespace mb {
 namespace {
 
+using Source = PreparedTensor::Source;
+
 // A block's tensors for one micro-batch.
 struct BlockRun {
   TensorId instances = kNone;  // the first of its own
-  TensorId input = kNone, output = kNone;
+  TensorId replayed = kNone;   // likewise, as recomputed by the backward
+  TensorId fetched = kNone;    // likewise, as copied back from the second memory space
+  TensorId input = kNone, output = kNone, d_output = kNone, d_input = kNone;
+  TensorId host = kNone;  // likewise, in the second memory space; the input's comes last
+  TensorId host_input = kNone;
+};
+
+// A bucket's gradient of one micro-batch, where it is not kept whole.
+struct GradientRun {
+  TensorId whole = kNone, views = kNone;  // views: the first parameter's
+  int contributors = 0;                   // blocks that have written theirs
+  std::vector<bool> written;              // by parameter of the bucket
 };
 
 class ScheduleWriter {
  public:
-  explicit ScheduleWriter(Stage& stage)
+  ScheduleWriter(Stage& stage, const std::vector<Slot>& slots)
       : stage_(stage),
         builder_(stage.builder),
-        blocks_(static_cast<int>(stage.blocks.size())),
-        runs_(stage.blocks.size() * stage.options.micro_batches),
-        batches_(stage.options.micro_batches),
-        inputs_(stage.options.micro_batches, kNone),
-        gradients_(stage.options.micro_batches, kNone) {}
+        slots_(slots),
+        micro_batches_(stage.options.micro_batches),
+        batches_(stage.chunks * micro_batches_),
+        inputs_(stage.chunks * micro_batches_, kNone),
+        gradients_(stage.chunks * micro_batches_, kNone),
+        written_(stage.values.size(), false),
+        values_(stage.facts.size(), kNone),
+        ahead_(stage.facts.size(), kNone),
+        remaining_(stage.facts.size()),
+        gradient_runs_(stage.facts.size()) {
+    for (const std::vector<PreparedBlock>& chunk : stage.blocks)
+      runs_.emplace_back(chunk.size() * micro_batches_);
+    for (std::size_t b = 0; b < stage.facts.size(); ++b) {
+      remaining_[b] = stage.facts[b].contributors * micro_batches_;
+      if (!stage.buckets()[b].whole_gradient) gradient_runs_[b].resize(micro_batches_);
+    }
+    for (const Slot& slot : slots) {  // in the order in which they will be entered
+      const std::vector<PreparedBlock>& blocks = stage.blocks[slot.chunk];
+      const auto count = static_cast<int>(blocks.size());
+      if (slot.pass == Pass::weight_grad) continue;
+      for (int b = 0; b < count; ++b)
+        uses_.push_back(&blocks[slot.pass == Pass::forward ? b : count - 1 - b]);
+    }
+  }
 
-  void write(const std::vector<Slot>& slots) {
-    const auto is_backward = [](const Slot& slot) { return slot.pass == Pass::backward; };
-    const auto first_backward = std::find_if(slots.begin(), slots.end(), is_backward);
-    const auto last_backward = std::find_if(slots.rbegin(), slots.rend(), is_backward).base() - 1;
-    if (!slots.empty()) receive(slots.front());
-    for (auto slot = slots.begin(); slot != slots.end(); ++slot) {
+  void write() {
+    if (!slots_.empty()) receive(slots_.front());
+    for (auto slot = slots_.begin(); slot != slots_.end(); ++slot) {
       // The next slot's input is asked for before this one computes, so that it travels meanwhile;
       // a result has to be gone before the slot after next, so that two of them are in flight at
       // most.
-      if (slot + 1 != slots.end()) receive(*(slot + 1));
+      if (slot + 1 != slots_.end()) receive(*(slot + 1));
       if (sends_[0] != kNone) builder_.join(Stream::compute, sends_[0]);
       sends_ = {sends_[1], kNone};
       if (slot->pass == Pass::forward) {
-        forward(slot->micro_batch);
+        forward(*slot);
       } else {
-        backward(slot->micro_batch, slot == first_backward, slot == last_backward);
+        backward(*slot);
       }
     }
+    finish_reductions();
   }
 
  private:
-  BlockRun& run(int block, int micro_batch) {
-    return runs_[static_cast<std::size_t>(micro_batch) * blocks_ + block];
+  BlockRun& run(int chunk, int block, int micro_batch) {
+    return runs_[chunk]
+                [static_cast<std::size_t>(micro_batch) * stage_.blocks[chunk].size() + block];
   }
-
+  std::size_t at(const Slot& slot) const {
+    return static_cast<std::size_t>(slot.chunk) * micro_batches_ + slot.micro_batch;
+  }
   TensorId hidden(std::uint16_t name, MemoryClass memory, int micro_batch, int layer = -1) {
-    return builder_.tensor(name, stage_.hidden_elements(), stage_.options.dtype, memory, layer,
+    return builder_.tensor(name, stage_.hidden_elements, stage_.options.dtype, memory, layer,
                            micro_batch);
   }
 
-  void receive(const Slot& slot) {
+  // --- Messages ---------------------------------------------------------------------------------
+
+  // Who computes the stage before (of a forward) or after (of a backward) the slot's, or the one
+  // that takes its result.
+  std::optional<RankChunk> neighbour(const Slot& slot, bool of_result) const {
+    const int own = stage_of(stage_.placement, stage_.rank, slot.chunk, stage_.ranks);
+    const int other = own + ((slot.pass == Pass::forward) == of_result ? 1 : -1);
+    if (other < 0 || other == stage_.ranks * stage_.chunks) return std::nullopt;
+    return place_of(stage_.placement, other, stage_.ranks);
+  }
+  bool returning(int chunk) const { return stage_.placement == Placement::v && chunk == 1; }
+  Label message_label(const Slot& slot) const {
     const bool forward = slot.pass == Pass::forward;
-    if (forward ? stage_.first() : stage_.last()) return;
+    return stage_.label(forward ? Pass::forward : Pass::backward,
+                        forward ? stage_.sites.activations : stage_.sites.gradients,
+                        slot.micro_batch, -1, slot.chunk);
+  }
+
+  void receive(const Slot& slot) {
+    if (slot.pass == Pass::weight_grad) return;
+    const auto from = neighbour(slot, false);
+    if (!from || from->rank == stage_.rank) return;
+    const bool forward = slot.pass == Pass::forward;
     const TensorId tensor =
         forward ? hidden(stage_.sites.hidden, MemoryClass::activation, slot.micro_batch)
                 : hidden(stage_.sites.d_hidden, MemoryClass::workspace, slot.micro_batch);
-    (forward ? inputs_ : gradients_)[slot.micro_batch] = tensor;
-    const auto from = static_cast<std::int16_t>(stage_.index + (forward ? -1 : 1));
-    builder_.emit(
-        Stream::pp_recv,
-        stage_.label(slot.pass, forward ? stage_.sites.activations : stage_.sites.gradients,
-                     slot.micro_batch),
-        Recv{from}, {}, {tensor});
+    (forward ? inputs_ : gradients_)[at(slot)] = tensor;
+    builder_.emit(recv_stream(!forward, returning(slot.chunk)), message_label(slot),
+                  Recv{static_cast<std::int16_t>(from->rank), static_cast<std::int8_t>(slot.chunk)},
+                  {}, {tensor});
   }
 
-  void send(Pass pass, int micro_batch, TensorId tensor) {
-    const bool forward = pass == Pass::forward;
-    const auto to = static_cast<std::int16_t>(stage_.index + (forward ? 1 : -1));
+  void pass_on(const Slot& slot, TensorId result) {
+    const auto to = neighbour(slot, true);
+    if (!to) return;
+    const bool forward = slot.pass == Pass::forward;
+    if (to->rank == stage_.rank) {
+      (forward ? inputs_ : gradients_)[at({slot.pass, slot.micro_batch, to->chunk})] = result;
+      return;
+    }
     sends_[1] = builder_.emit(
-        Stream::pp_send,
-        stage_.label(pass, forward ? stage_.sites.activations : stage_.sites.gradients,
-                     micro_batch),
-        Send{to}, {tensor}, {});
+        send_stream(!forward, returning(slot.chunk)), message_label(slot),
+        Send{static_cast<std::int16_t>(to->rank), static_cast<std::int8_t>(to->chunk)}, {result},
+        {});
+    if (!stage_.options.overlap.sends) builder_.join(Stream::compute, sends_[1]);
   }
 
-  struct Passing {
-    TensorId tokens, labels, input, output, d_output, d_input;
-  };
+  // --- Parameters and gradients -----------------------------------------------------------------
 
-  void stamp(const PreparedBlock& block, const std::vector<PreparedStep>& steps, Pass pass,
-             int micro_batch, TensorId instances, const Passing& passing) {
-    const auto resolve = [&](int local) {
-      const PreparedTensor& tensor = block.tensors[local];
-      using Source = PreparedTensor::Source;
-      switch (tensor.source) {
-        case Source::fixed:
-          return tensor.index;
-        case Source::instance:
-          return instances + tensor.index;
-        case Source::tokens:
-          return passing.tokens;
-        case Source::labels:
-          return passing.labels;
-        case Source::input:
-          return passing.input;
-        case Source::output:
-          return passing.output;
-        case Source::d_output:
-          return passing.d_output;
-        case Source::d_input:
-          return passing.d_input;
-      }
-      return kNone;
-    };
-    for (const PreparedStep& step : steps) {
-      std::array<TensorId, kMostOperands> reads, writes;
-      for (std::size_t i = 0; i < step.reads.size(); ++i) reads[i] = resolve(step.reads[i]);
-      for (std::size_t i = 0; i < step.writes.size(); ++i) writes[i] = resolve(step.writes[i]);
-      builder_.emit(step.stream, stage_.label(pass, step.site, micro_batch, block.layer),
-                    step.action, std::span(reads.data(), step.reads.size()),
-                    std::span(writes.data(), step.writes.size()));
+  // Has the parameters of `block` gathered, and asks for those of the one that comes next.
+  void enter(const PreparedBlock& block, const Label& label) {
+    for (int b : block.buckets) {
+      if (stage_.buckets()[b].whole_value) continue;
+      if (!stage_.options.reshard && values_[b] != kNone) continue;
+      values_[b] = ahead_[b] != kNone ? ahead_[b] : gather(b, label);
+      ahead_[b] = kNone;
+    }
+    ++next_use_;
+    if (!stage_.options.overlap.gather || next_use_ == uses_.size()) return;
+    for (int b : uses_[next_use_]->buckets) {
+      if (stage_.buckets()[b].whole_value) continue;
+      if (!stage_.options.reshard && values_[b] != kNone) continue;
+      ahead_[b] = gather(b, label);
     }
   }
 
-  void forward(int micro_batch) {
-    Batch& batch = batches_[micro_batch];
-    if (stage_.first() || stage_.last()) load(batch, micro_batch);
-    TensorId x = inputs_[micro_batch];
-    for (int b = 0; b < blocks_; ++b) {
-      const PreparedBlock& block = stage_.blocks[b];
-      BlockRun& run = this->run(b, micro_batch);
-      run.instances = static_cast<TensorId>(builder_.program().tensors.size());
-      for (const InstanceTensor& t : block.instances)
-        builder_.tensor(t.name, t.elements, t.dtype, t.memory, block.layer, micro_batch);
+  // The first of the views of a bucket's gathered parameters.
+  TensorId gather(int b, Label label) {
+    const Bucket& bucket = stage_.buckets()[b];
+    const Stage::BucketFacts& facts = stage_.facts[b];
+    const TensorId whole = builder_.tensor(facts.gathered, bucket.elements, stage_.options.dtype,
+                                           MemoryClass::gathered, -1, label.micro_batch);
+    label.site = facts.gathered;
+    emit_gather(stage_, b, bucket.value, whole, label);
+    return views_of(b, whole, MemoryClass::gathered, stage_.names);
+  }
+  TensorId views_of(int b, TensorId whole, MemoryClass memory,
+                    const std::vector<std::uint16_t>& names) {
+    const auto first = static_cast<TensorId>(builder_.program().tensors.size());
+    for (int p : stage_.facts[b].parameters) {
+      const Parameter& parameter = builder_.program().parameters[p];
+      builder_.view(whole, names[p], parameter.offset, parameter.spec.local_elements(), memory);
+    }
+    return first;
+  }
+
+  TensorId value(int p) const {
+    if (stage_.values[p] != kNone) return stage_.values[p];
+    return values_[builder_.program().parameters[p].bucket] + stage_.place[p];
+  }
+  TensorId gradient(int p, int micro_batch) {
+    if (stage_.gradients[p] != kNone) return stage_.gradients[p];
+    const int b = builder_.program().parameters[p].bucket;
+    GradientRun& run = gradient_runs_[b][micro_batch];
+    if (run.whole == kNone) {
+      const Bucket& bucket = stage_.buckets()[b];
+      run.whole =
+          builder_.tensor(stage_.facts[b].gradient, bucket.elements,
+                          main_dtype(stage_.options.dtype), MemoryClass::bucket, -1, micro_batch);
+      run.views = views_of(b, run.whole, MemoryClass::bucket, stage_.gradient_names);
+      run.written.assign(stage_.facts[b].parameters.size(), false);
+    }
+    return run.views + stage_.place[p];
+  }
+  // True from the second time on.
+  bool mark_written(int p, int micro_batch) {
+    const auto set = [](auto&& flag) {
+      const bool before = flag;
+      flag = true;
+      return before;
+    };
+    if (stage_.gradients[p] != kNone) return set(written_[p]);
+    const int b = builder_.program().parameters[p].bucket;
+    return set(gradient_runs_[b][micro_batch].written[stage_.place[p]]);
+  }
+
+  // `block` has written all of its gradients of this micro-batch.
+  void complete(const PreparedBlock& block, int micro_batch) {
+    for (int b : block.buckets) {
+      const Bucket& bucket = stage_.buckets()[b];
+      const bool last = --remaining_[b] == 0;
+      if (bucket.whole_gradient) {
+        if (last) reduce(b, bucket.gradient, micro_batch, true, true);
+        continue;
+      }
+      GradientRun& run = gradient_runs_[b][micro_batch];
+      if (++run.contributors < stage_.facts[b].contributors) continue;
+      const bool first = !written_slice_[b];
+      written_slice_[b] = true;
+      reduce(b, run.whole, micro_batch, first, last);
+    }
+  }
+  void reduce(int b, TensorId whole, int micro_batch, bool first, bool last) {
+    const Reduction reduction = emit_reduction(stage_, b, whole, micro_batch, first, last);
+    if (!reduction.needs_finish() || !stage_.options.overlap.reduce) {
+      finish_reduction(stage_, reduction);
+    } else {
+      pending_.push_back(reduction);
+    }
+  }
+  // What computation has to do with sums that have arrived, once it would not wait for them.
+  void finish_reductions(std::size_t left = 0) {
+    for (; pending_.size() > left; pending_.pop_front()) finish_reduction(stage_, pending_.front());
+  }
+
+  // --- Computation ------------------------------------------------------------------------------
+
+  TensorId resolve(const PreparedBlock& block, const BlockRun& run, const Slot& slot,
+                   const PreparedTensor& tensor, bool forward) {
+    switch (tensor.source) {
+      case Source::scalars:
+        return stage_.scalars;
+      case Source::tokens:
+        return batches_[at(slot)].tokens;
+      case Source::labels:
+        return batches_[at(slot)].labels;
+      case Source::input:
+        return run.input;
+      case Source::output:
+        return run.output;
+      case Source::d_output:
+        return run.d_output;
+      case Source::d_input:
+        return run.d_input;
+      case Source::value:
+        return value(tensor.index);
+      case Source::gradient:
+        return gradient(tensor.index, slot.micro_batch);
+      case Source::instance:
+        if (!forward && run.replayed != kNone && block.dropped[tensor.index])
+          return run.replayed + tensor.index;
+        if (!forward && run.fetched != kNone && held(block, slot.micro_batch)[tensor.index])
+          return run.fetched + tensor.index;
+        return run.instances + tensor.index;
+    }
+    return kNone;
+  }
+
+  void stamp(const PreparedBlock& block, const BlockRun& run, const PreparedStep& step, Pass pass,
+             const Slot& slot) {
+    std::array<TensorId, kMostOperands> reads, writes;
+    std::size_t read = 0, written = 0;
+    const bool forward = pass == Pass::forward;
+    const auto id = [&](int local) {
+      return resolve(block, run, slot, block.tensors[local], forward);
+    };
+    for (int t : step.reads) reads[read++] = id(t);
+    for (int t : step.writes) writes[written++] = id(t);
+    bool add = false;
+    for (int t : step.gradients) {
+      writes[written] = id(t);
+      add = mark_written(block.tensors[t].index, slot.micro_batch);
+      if (add) reads[read++] = writes[written];
+      ++written;
+    }
+    builder_.emit(step.stream,
+                  stage_.label(pass, step.site, slot.micro_batch, block.layer, block.chunk),
+                  add ? step.accumulating : step.action, std::span(reads.data(), read),
+                  std::span(writes.data(), written));
+  }
+
+  TensorId new_instances(const PreparedBlock& block, int micro_batch) {
+    const auto first = static_cast<TensorId>(builder_.program().tensors.size());
+    for (const InstanceTensor& t : block.instances)
+      builder_.tensor(t.name, t.elements, t.dtype, t.memory, block.layer, micro_batch);
+    return first;
+  }
+
+  void forward(const Slot& slot) {
+    const std::vector<PreparedBlock>& blocks = stage_.blocks[slot.chunk];
+    if (stage_.is_first(slot.chunk) || stage_.is_last(slot.chunk)) load(slot);
+    TensorId x = inputs_[at(slot)];
+    for (int b = 0; b < static_cast<int>(blocks.size()); ++b) {
+      const PreparedBlock& block = blocks[b];
+      BlockRun& run = this->run(slot.chunk, b, slot.micro_batch);
+      enter(block, stage_.label(Pass::forward, 0, slot.micro_batch, block.layer, slot.chunk));
+      run.instances = new_instances(block, slot.micro_batch);
       run.input = x;
-      const bool has_output = !(stage_.last() && b == blocks_ - 1);
-      run.output = has_output ? hidden(stage_.sites.hidden, MemoryClass::activation, micro_batch,
-                                       block.layer)
-                              : kNone;
-      stamp(block, block.forward, Pass::forward, micro_batch, run.instances,
-            {batch.tokens, batch.labels, run.input, run.output, kNone, kNone});
+      if (block.has_output)
+        run.output =
+            hidden(stage_.sites.hidden, MemoryClass::activation, slot.micro_batch, block.layer);
+      for (const PreparedStep& step : block.forward) stamp(block, run, step, Pass::forward, slot);
+      if (stage_.options.offload_activations && block.layer >= 0) put_away(block, run, slot);
       x = run.output;
     }
-    if (!stage_.last()) send(Pass::forward, micro_batch, x);
+    pass_on(slot, x);
   }
 
-  void backward(int micro_batch, bool first, bool last) {
-    const Batch& batch = batches_[micro_batch];
-    TensorId dy = gradients_[micro_batch];
-    for (int b = blocks_ - 1; b >= 0; --b) {
-      const PreparedBlock& block = stage_.blocks[b];
-      const BlockRun& run = this->run(b, micro_batch);
-      const bool has_input = !(stage_.first() && b == 0);
-      const TensorId dx = has_input ? hidden(stage_.sites.d_hidden, MemoryClass::workspace,
-                                             micro_batch, block.layer)
-                                    : kNone;
-      stamp(block, first ? block.backward_first : block.backward_next, Pass::backward, micro_batch,
-            run.instances, {batch.tokens, batch.labels, run.input, run.output, dy, dx});
-      if (last) emit_bucket_reduction(stage_, b, micro_batch);
-      dy = dx;
+  void backward(const Slot& slot) {
+    const std::vector<PreparedBlock>& blocks = stage_.blocks[slot.chunk];
+    const bool inputs = slot.pass != Pass::weight_grad, weights = slot.pass != Pass::input_grad;
+    TensorId dy = gradients_[at(slot)];
+    for (int b = static_cast<int>(blocks.size()) - 1; b >= 0; --b) {
+      const PreparedBlock& block = blocks[b];
+      BlockRun& run = this->run(slot.chunk, b, slot.micro_batch);
+      if (inputs) {
+        enter(block, stage_.label(slot.pass, 0, slot.micro_batch, block.layer, slot.chunk));
+        run.d_output = dy;
+        if (block.has_input)
+          run.d_input =
+              hidden(stage_.sites.d_hidden, MemoryClass::workspace, slot.micro_batch, block.layer);
+        fetch(block, run, slot);
+        if (b > 0) fetch(blocks[b - 1], this->run(slot.chunk, b - 1, slot.micro_batch), slot);
+        if (stage_.recomputes(block, slot.micro_batch)) {
+          run.replayed = new_instances(block, slot.micro_batch);
+          for (int s : block.replay) stamp(block, run, block.forward[s], Pass::recompute, slot);
+        }
+        dy = run.d_input;
+      }
+      for (const PreparedStep& step : block.backward) {
+        if (step.weight_half ? weights : inputs) stamp(block, run, step, slot.pass, slot);
+      }
+      finish_reductions(1);
+      if (weights) complete(block, slot.micro_batch);
     }
-    if (!stage_.first()) send(Pass::backward, micro_batch, dy);
+    if (inputs) pass_on(slot, dy);
   }
 
-  struct Batch {
-    TensorId tokens = kNone, labels = kNone;
-  };
+  // --- The second memory space ------------------------------------------------------------------
 
-  void load(Batch& batch, int micro_batch) {
-    const std::int64_t rows = stage_.options.micro_batch * stage_.model.sequence;
+  // What the backward will read of the forward's instances, or has to recompute the rest from.
+  const std::vector<bool>& held(const PreparedBlock& block, int micro_batch) const {
+    return stage_.recomputes(block, micro_batch) ? block.saved : block.wanted;
+  }
+
+  void put_away(const PreparedBlock& block, BlockRun& run, const Slot& slot) {
+    const std::vector<bool>& kept = held(block, slot.micro_batch);
+    const Label label = stage_.label(Pass::forward, stage_.sites.offload, slot.micro_batch,
+                                     block.layer, block.chunk);
+    InstructionId last = kNone;
+    const auto copy = [&](TensorId from) {
+      const Tensor tensor = builder_.program().tensors[from];
+      const TensorId to =
+          builder_.tensor(tensor.name, tensor.elements, tensor.dtype, MemoryClass::activation,
+                          block.layer, slot.micro_batch, true);
+      last = builder_.emit(Stream::copy, label, Copy{}, {from}, {to});
+      return to;
+    };
+    run.host = static_cast<TensorId>(builder_.program().tensors.size());
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i]) copy(run.instances + static_cast<TensorId>(i));
+    }
+    if (block.has_input) run.host_input = copy(run.input);
+    // The device's copy may go once it has left, which the block after next waits for.
+    if (leaving_ != kNone) builder_.join(Stream::compute, leaving_);
+    leaving_ = last;
+  }
+
+  void fetch(const PreparedBlock& block, BlockRun& run, const Slot& slot) {
+    if (run.host == kNone || run.fetched != kNone) return;
+    const std::vector<bool>& kept = held(block, slot.micro_batch);
+    const Label label = stage_.label(Pass::backward, stage_.sites.offload, slot.micro_batch,
+                                     block.layer, block.chunk);
+    run.fetched = new_instances(block, slot.micro_batch);
+    TensorId from = run.host;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i])
+        builder_.emit(Stream::copy, label, Copy{}, {from++},
+                      {run.fetched + static_cast<TensorId>(i)});
+    }
+    if (!block.has_input) return;
+    run.input = hidden(stage_.sites.hidden, MemoryClass::activation, slot.micro_batch, block.layer);
+    builder_.emit(Stream::copy, label, Copy{}, {run.host_input}, {run.input});
+  }
+
+  void load(const Slot& slot) {
+    const bool tokens = stage_.is_first(slot.chunk), labels = stage_.is_last(slot.chunk);
+    const std::int64_t rows =
+        stage_.options.micro_batch * stage_.model.sequence / stage_.shape.context_ways;
+    Batch& batch = batches_[at(slot)];
     std::vector<TensorId> writes;
     const auto add = [&](std::uint16_t name) {
       writes.push_back(
-          builder_.tensor(name, rows, DType::int32, MemoryClass::input, -1, micro_batch));
+          builder_.tensor(name, rows, DType::int32, MemoryClass::input, -1, slot.micro_batch));
       return writes.back();
     };
-    if (stage_.first()) batch.tokens = add(stage_.sites.tokens);
-    if (stage_.last()) batch.labels = add(stage_.sites.labels);
-    builder_.emit(Stream::compute, stage_.label(Pass::input, stage_.sites.batch, micro_batch),
-                  Compute{stage_.ops.load}, {}, writes);
+    if (tokens) batch.tokens = add(stage_.sites.tokens);
+    if (labels) batch.labels = add(stage_.sites.labels);
+    builder_.emit(Stream::compute,
+                  stage_.label(Pass::input, stage_.sites.batch, slot.micro_batch, -1, slot.chunk),
+                  Compute{stage_.ops.load[tokens][labels]}, {}, writes);
   }
 
   Stage& stage_;
   ProgramBuilder& builder_;
-  int blocks_;
-  std::vector<BlockRun> runs_;                        // by micro-batch and block
-  std::vector<Batch> batches_;                        // by micro-batch
-  std::vector<TensorId> inputs_, gradients_;          // received, by micro-batch; kNone at the ends
+  const std::vector<Slot>& slots_;
+  int micro_batches_;
+  std::vector<std::vector<BlockRun>> runs_;           // by chunk; micro-batch and block
+  std::vector<Batch> batches_;                        // by chunk and micro-batch, as the next two
+  std::vector<TensorId> inputs_, gradients_;          // received; kNone at the ends
   std::array<InstructionId, 2> sends_{kNone, kNone};  // of the slots before the last and the last
+  std::vector<bool> written_;                         // by parameter: its gradient, if kept whole
+  std::vector<const PreparedBlock*> uses_;            // of parameters, in order
+  std::size_t next_use_ = 0;
+  std::vector<TensorId> values_, ahead_;  // by bucket: views of this use's and the next's values
+  std::vector<int> remaining_;            // by bucket: writes of blocks to come
+  std::vector<std::vector<GradientRun>> gradient_runs_;  // by bucket; micro-batch
+  std::vector<bool> written_slice_ = std::vector<bool>(gradient_runs_.size(), false);
+  std::deque<Reduction> pending_;
+  InstructionId leaving_ = kNone;  // the last block's copies
 };
 
 }  // namespace
 
-void emit_schedule(Stage& stage) {
-  std::vector<Slot> slots = find_schedule(stage.options.schedule)
-                                .order(stage.index, stage.count, stage.options.micro_batches);
-  ScheduleWriter(stage).write(slots);
-  stage.builder.program().slots = std::move(slots);
+void emit_schedule(Stage& stage, const std::vector<Slot>& slots) {
+  ScheduleWriter(stage, slots).write();
 }
 
 }  // namespace mb

@@ -1,199 +1,181 @@
 #include "parallel/strategy/stage.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
+#include "parallel/strategy/layout.h"
 #include "workloads/base/error.h"
 
 namespace mb {
 namespace {
 
-struct StageBlocks {
-  std::vector<Block> first, next;  // a block in both forms of its backward
-  std::vector<int> layers;
-};
+using Source = PreparedTensor::Source;
 
-StageBlocks make_blocks(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
-                        int stage, int stages) {
-  const BlockShape shape{options.micro_batch, mesh.size(Axis::tp), options.dtype};
-  const int layers = static_cast<int>(model.layers) / stages;
-  StageBlocks blocks;
-  const auto add = [&](int layer, auto make) {
-    blocks.first.push_back(make(false));
-    blocks.next.push_back(make(true));
-    blocks.layers.push_back(layer);
-  };
-  if (stage == 0) {
-    add(-1, [&](bool accumulate) {
-      return embedding_block(model, shape, accumulate, model.tied && stages == 1);
-    });
+PreparedTensor prepare_tensor(const Block& block, const BlockTensor& tensor,
+                              const std::map<std::string, int>& parameters, Interner& interner,
+                              std::vector<InstanceTensor>& instances) {
+  const auto parameter = [&] { return parameters.at(block.parameters[tensor.parameter].name); };
+  switch (tensor.role) {
+    case Role::parameter:
+      return {Source::value, parameter()};
+    case Role::gradient:
+      return {Source::gradient, parameter()};
+    case Role::scalars:
+      return {Source::scalars};
+    case Role::tokens:
+      return {Source::tokens};
+    case Role::labels:
+      return {Source::labels};
+    case Role::input:
+      return {Source::input};
+    case Role::output:
+      return {Source::output};
+    case Role::d_output:
+      return {Source::d_output};
+    case Role::d_input:
+      return {Source::d_input};
+    case Role::activation:
+    case Role::temporary:
+      break;
   }
-  for (int layer = stage * layers; layer < (stage + 1) * layers; ++layer) {
-    add(layer, [&](bool accumulate) { return layer_block(model, shape, layer, accumulate); });
-  }
-  if (stage == stages - 1)
-    add(-1, [&](bool accumulate) { return head_block(model, shape, accumulate); });
-  return blocks;
+  instances.push_back(
+      {interner.name(tensor.name), tensor.elements, tensor.dtype,
+       tensor.role == Role::activation ? MemoryClass::activation : MemoryClass::workspace});
+  return {Source::instance, static_cast<int>(instances.size()) - 1};
 }
 
-Op update_op(const ParameterSpec& spec, const StepOptions& options) {
-  const OptimizerOptions& o = options.optimizer;
-  if (o.kind == Optimizer::sgd)
-    return {Sgd{spec.local_elements(), o.learning_rate, o.clip}, options.dtype};
-  return {AdamW{spec.local_elements(), o.learning_rate, o.beta1, o.beta2, o.epsilon,
-                spec.decay ? o.weight_decay : 0.0, o.clip},
-          options.dtype};
+Collective collective_of(const Exchange& exchange) {
+  using Kind = Exchange::Kind;
+  constexpr std::pair<Kind, CollectiveKind> kinds[] = {
+      {Kind::sum, CollectiveKind::all_reduce},
+      {Kind::maximum, CollectiveKind::all_reduce},
+      {Kind::gather, CollectiveKind::all_gather},
+      {Kind::scatter, CollectiveKind::reduce_scatter},
+      {Kind::shift, CollectiveKind::shift},
+      {Kind::all_to_all, CollectiveKind::all_to_all},
+      {Kind::all_to_all_v, CollectiveKind::all_to_all_v}};
+  constexpr Axis axes[] = {Axis::tp, Axis::cp, Axis::ep};  // by Exchange::Over
+  return {.kind = kinds[static_cast<int>(exchange.kind)].second,
+          .op = exchange.kind == Kind::maximum ? ReduceOp::max : ReduceOp::sum,
+          .group = group_of(axes[static_cast<int>(exchange.over)]),
+          .unit = static_cast<std::int32_t>(exchange.unit)};
 }
 
-// Declares the parameters of all blocks, each name once, with the block that owns it: the first.
-std::vector<int> declare_parameters(Stage& stage, const StageBlocks& blocks, Interner& interner) {
-  Program& program = stage.builder.program();
-  std::vector<int> owner;
-  for (std::size_t b = 0; b < blocks.first.size(); ++b) {
-    for (const ParameterSpec& spec : blocks.first[b].parameters) {
-      if (stage.find_parameter(spec.name)) continue;
-      const std::uint16_t name = interner.name(spec.name);
-      ParameterTensors tensors{.spec = spec};
-      tensors.value = stage.builder.persistent(name, spec.local_elements(), stage.options.dtype,
-                                               MemoryClass::parameter);
-      if (stage.options.optimizer.kind == Optimizer::adamw) {
-        tensors.m = stage.builder.persistent(interner.name(spec.name + ".m"), spec.local_elements(),
-                                             stage.options.dtype, MemoryClass::moment);
-        tensors.v = stage.builder.persistent(interner.name(spec.name + ".v"), spec.local_elements(),
-                                             stage.options.dtype, MemoryClass::moment);
-      }
-      stage.ops.sum_squares.push_back(interner.op(
-          {SumSquares{spec.local_elements(), spec.split == Split::none}, stage.options.dtype}));
-      stage.ops.update.push_back(interner.op(update_op(spec, stage.options)));
-      program.parameters.push_back(std::move(tensors));
-      owner.push_back(static_cast<int>(b));
-    }
+PreparedStep prepare_step(const BlockStep& step, Interner& interner) {
+  PreparedStep prepared{.stream = Stream::compute,
+                        .site = interner.name(step.site),
+                        .reads = step.reads,
+                        .writes = step.writes,
+                        .gradients = step.gradients,
+                        .weight_half = step.weight_half};
+  if (const auto* exchange = std::get_if<Exchange>(&step.what)) {
+    constexpr Stream streams[] = {Stream::tp, Stream::cp, Stream::ep};  // by Exchange::Over
+    prepared.action = prepared.accumulating = collective_of(*exchange);
+    prepared.stream = streams[static_cast<int>(exchange->over)];
+    return prepared;
   }
-  return owner;
+  const Op& op = std::get<Op>(step.what);
+  prepared.action = prepared.accumulating = Compute{interner.op(op)};
+  if (!step.gradients.empty()) prepared.accumulating = Compute{interner.op(accumulating(op))};
+  return prepared;
 }
 
-// Cuts the gradients into buckets of at most bucket_bytes, a larger gradient alone in its own.
-void declare_gradients(Stage& stage, const std::vector<int>& owner, Interner& interner) {
-  Program& program = stage.builder.program();
-  const std::int64_t limit = stage.options.bucket_bytes / size_of(stage.options.dtype);
-  int end = static_cast<int>(program.parameters.size());
-  while (end > 0) {
-    int begin = end - 1;
-    std::int64_t elements = program.parameters[begin].spec.local_elements();
-    while (begin > 0 && elements + program.parameters[begin - 1].spec.local_elements() <= limit) {
-      elements += program.parameters[--begin].spec.local_elements();
-    }
-    const std::uint16_t name = interner.name(cat("bucket ", stage.buckets.size()));
-    const TensorId bucket =
-        stage.builder.persistent(name, elements, stage.options.dtype, MemoryClass::gradient);
-    std::int64_t offset = 0;
-    for (int p = end - 1; p >= begin; --p) {
-      ParameterTensors& parameter = program.parameters[p];
-      const std::int64_t own = parameter.spec.local_elements();
-      parameter.gradient = stage.builder.view(bucket, interner.name("d." + parameter.spec.name),
-                                              offset, own, MemoryClass::gradient);
-      offset += own;
-    }
-    stage.buckets.push_back({bucket, name, owner[begin]});
-    end = begin;
+PreparedBlock prepare(const Block& block, int layer, int chunk, Recompute recompute,
+                      const std::vector<Parameter>& all,
+                      const std::map<std::string, int>& parameters, Interner& interner) {
+  PreparedBlock prepared{.layer = layer, .chunk = chunk};
+  for (const BlockTensor& tensor : block.tensors)
+    prepared.tensors.push_back(
+        prepare_tensor(block, tensor, parameters, interner, prepared.instances));
+  for (const BlockStep& step : block.forward)
+    prepared.forward.push_back(prepare_step(step, interner));
+  for (const BlockStep& step : block.backward)
+    prepared.backward.push_back(prepare_step(step, interner));
+  for (const ParameterSpec& spec : block.parameters) {
+    const int bucket = all[parameters.at(spec.name)].bucket;
+    if (std::find(prepared.buckets.begin(), prepared.buckets.end(), bucket) ==
+        prepared.buckets.end())
+      prepared.buckets.push_back(bucket);
   }
-}
-
-PreparedBlock prepare(Stage& stage, const Block& first, const Block& next, int layer,
-                      Interner& interner) {
-  PreparedBlock prepared{.layer = layer};
-  for (const BlockTensor& tensor : first.tensors) {
-    using Source = PreparedTensor::Source;
-    PreparedTensor from{Source::fixed, kNone};
-    switch (tensor.role) {
-      case Role::parameter:
-        from.index = stage.find_parameter(first.parameters[tensor.parameter].name)->value;
-        break;
-      case Role::gradient:
-        from.index = stage.find_parameter(first.parameters[tensor.parameter].name)->gradient;
-        break;
-      case Role::scalars:
-        from.index = stage.scalars;
-        break;
-      case Role::tokens:
-        from.source = Source::tokens;
-        break;
-      case Role::labels:
-        from.source = Source::labels;
-        break;
-      case Role::input:
-        from.source = Source::input;
-        break;
-      case Role::output:
-        from.source = Source::output;
-        break;
-      case Role::d_output:
-        from.source = Source::d_output;
-        break;
-      case Role::d_input:
-        from.source = Source::d_input;
-        break;
-      case Role::activation:
-      case Role::temporary:
-        from = {Source::instance, static_cast<TensorId>(prepared.instances.size())};
-        prepared.instances.push_back(
-            {interner.name(tensor.name), tensor.elements, tensor.dtype,
-             tensor.role == Role::activation ? MemoryClass::activation : MemoryClass::workspace});
-    }
-    prepared.tensors.push_back(from);
-  }
-  const auto steps = [&](const std::vector<BlockStep>& list) {
-    std::vector<PreparedStep> result;
-    for (const BlockStep& step : list) {
-      const auto* exchange = std::get_if<Exchange>(&step.what);
-      const Action action =
-          exchange ? Action(Collective{CollectiveKind::all_reduce,
-                                       exchange->maximum ? ReduceOp::max : ReduceOp::sum,
-                                       group_of(Axis::tp)})
-                   : Action(Compute{interner.op(std::get<Op>(step.what))});
-      result.push_back({action, exchange ? Stream::tp : Stream::compute, interner.name(step.site),
-                        step.reads, step.writes});
-    }
-    return result;
-  };
-  prepared.forward = steps(first.forward);
-  prepared.backward_first = steps(first.backward);
-  prepared.backward_next = steps(next.backward);
+  choose_recomputation(block, recompute, prepared);
   return prepared;
 }
 
 }  // namespace
 
-ParameterTensors* Stage::find_parameter(std::string_view name) {
-  for (ParameterTensors& parameter : builder.program().parameters) {
-    if (parameter.spec.name == name) return &parameter;
-  }
-  return nullptr;
-}
-
-Stage::Stage(const ModelConfig& model, const Mesh& mesh, const StepOptions& options, int index,
-             Interner& interner)
+Stage::Stage(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
+             const std::vector<int>& layout, int rank, Interner& interner)
     : model(model),
       mesh(mesh),
       options(options),
-      index(index),
-      count(mesh.size(Axis::pp)),
-      builder(index) {
+      rank(rank),
+      ranks(mesh.size(Axis::pp)),
+      chunks(static_cast<int>(layout.size()) / ranks),
+      placement(placement_of(options)),
+      shape(block_shape(mesh, options)),
+      hidden_elements(mb::hidden_elements(model, shape)),
+      builder(rank) {
   const auto name = [&](const char* text) { return interner.name(text); };
-  sites = {name("batch"),    name("tokens"),      name("labels"),        name("hidden"),
-           name("d.hidden"), name("activations"), name("gradients"),     name("scalars"),
-           name("norm"),     name("optimizer"),   name("tied embedding")};
-  ops.load =
-      interner.op({LoadBatch{options.micro_batch, model.sequence, first(), last()}, options.dtype});
-  ops.zero_scalars = interner.op({Zero{kStepScalars}, DType::fp64});
-
-  const StageBlocks made = make_blocks(model, mesh, options, index, count);
-  scalars = builder.persistent(sites.scalars, kStepScalars, DType::fp64, MemoryClass::workspace);
+  sites = {.batch = name("batch"),
+           .tokens = name("tokens"),
+           .labels = name("labels"),
+           .hidden = name("hidden"),
+           .d_hidden = name("d.hidden"),
+           .activations = name("activations"),
+           .gradients = name("gradients"),
+           .scalars = name("scalars"),
+           .norm = name("norm"),
+           .optimizer = name("optimizer"),
+           .tied = name("tied embedding"),
+           .sums = name("sums"),
+           .offload = name("offload"),
+           .loss_scale = name("loss scale")};
+  for (const bool tokens : {false, true}) {
+    for (const bool labels : {false, true})
+      ops.load[tokens][labels] = interner.op(
+          {LoadBatch{options.micro_batch, model.sequence, tokens, labels, shape.split()},
+           options.dtype});
+  }
+  ops.start_step = interner.op({StartStep{options.loss_scale}, DType::fp64});
+  ops.update_loss_scale = interner.op({UpdateLossScale{}, DType::fp64});
+  scalars = builder.persistent(sites.scalars, kScalars, DType::fp64, MemoryClass::workspace);
+  sums = builder.view(scalars, sites.sums, 0, kStepSums, MemoryClass::workspace);
   builder.program().scalars = scalars;
-  const std::vector<int> owner = declare_parameters(*this, made, interner);
-  declare_gradients(*this, owner, interner);
-  for (std::size_t b = 0; b < made.first.size(); ++b) {
-    blocks.push_back(prepare(*this, made.first[b], made.next[b], made.layers[b], interner));
+
+  std::vector<std::vector<Block>> made(chunks);
+  std::vector<std::vector<int>> layers(chunks);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const auto add = [&](int layer, Block block) {
+      made[chunk].push_back(std::move(block));
+      layers[chunk].push_back(layer);
+    };
+    const int stage = stage_of(placement, rank, chunk, ranks);
+    int layer = 0;
+    for (int before = 0; before < stage; ++before) layer += layout[before];
+    if (is_first(chunk)) add(-1, embedding_block(model, shape));
+    for (const int end = layer + layout[stage]; layer < end; ++layer)
+      add(layer, layer_block(model, shape, layer));
+    if (is_last(chunk)) add(-1, head_block(model, shape));
+  }
+  lay_out_parameters(*this, made, interner);
+
+  const std::vector<Parameter>& parameters = builder.program().parameters;
+  std::map<std::string, int> by_name;
+  for (int p = 0; p < static_cast<int>(parameters.size()); ++p)
+    by_name.emplace(parameters[p].spec.name, p);
+  blocks.resize(chunks);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    for (std::size_t b = 0; b < made[chunk].size(); ++b) {
+      const int layer = layers[chunk][b];
+      const bool recomputed = layer >= 0 && options.recompute_layers.has(layer);
+      blocks[chunk].push_back(prepare(made[chunk][b], layer, chunk,
+                                      recomputed ? options.recompute : Recompute::none, parameters,
+                                      by_name, interner));
+      for (int bucket : blocks[chunk].back().buckets) ++facts[bucket].contributors;
+    }
+    if (is_first(chunk)) blocks[chunk].front().has_input = false;
+    if (is_last(chunk)) blocks[chunk].back().has_output = false;
   }
 }
 

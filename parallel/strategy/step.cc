@@ -4,9 +4,10 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <thread>
 
-#include "parallel/schedule/schedule.h"
+#include "parallel/strategy/layout.h"
 #include "parallel/strategy/stage.h"
 #include "workloads/base/error.h"
 
@@ -22,52 +23,111 @@ std::string divisors(std::int64_t n) {
   return text;
 }
 
-Program build_program(Stage& stage) {
+Program build_program(Stage& stage, const std::vector<Slot>& slots) {
   std::size_t steps = 0, tensors = 0;
-  for (const PreparedBlock& block : stage.blocks) {
-    steps += block.forward.size() + block.backward_next.size();
-    tensors += block.instances.size() + 2;
+  for (const std::vector<PreparedBlock>& chunk : stage.blocks) {
+    for (const PreparedBlock& block : chunk) {
+      steps += block.forward.size() + block.backward.size() + block.replay.size();
+      tensors += block.instances.size() + 2;
+    }
   }
   const auto micro_batches = static_cast<std::size_t>(stage.options.micro_batches);
   stage.builder.reserve((steps + 6) * micro_batches + 256, (tensors + 6) * micro_batches + 256);
 
   stage.builder.emit(Stream::compute, stage.label(Pass::input, stage.sites.scalars),
-                     Compute{stage.ops.zero_scalars}, {}, {stage.scalars});
-  emit_schedule(stage);
-  emit_tied_reduction(stage);
+                     Compute{stage.ops.start_step}, {stage.scalars}, {stage.scalars});
+  if (stage.options.overlap.gather) emit_parameter_gathers(stage);
+  emit_schedule(stage, slots);
+  emit_tied_sum(stage);
   emit_optimizer(stage);
+  stage.builder.program().slots = slots;
   return stage.builder.finish();
+}
+
+void check_tensor_ranks(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
+  const int tp = mesh.size(Axis::tp);
+  const auto divides = [&](std::int64_t what, const char* name) {
+    require(what % tp == 0, "mesh=", mesh.to_text(), ": tp=", tp, " does not divide model.", name,
+            "=", what, "; legal tp: ", divisors(what));
+  };
+  divides(model.heads, "heads");
+  divides(model.ffn, "ffn");
+  require(model.kv_heads % tp == 0 || tp % model.kv_heads == 0, "mesh=", mesh.to_text(),
+          ": tp=", tp, " neither divides model.kv_heads=", model.kv_heads,
+          " nor is a multiple of them");
+  const std::int64_t rows = options.micro_batch * model.sequence / mesh.size(Axis::cp);
+  require(!options.sequence_parallel || rows % tp == 0, "sequence_parallel=on: the ", rows,
+          " tokens of a micro-batch on a rank do not divide by tp=", tp,
+          "; legal tp: ", divisors(rows));
+}
+
+void check_context_ranks(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
+  const int cp = mesh.size(Axis::cp);
+  if (cp == 1) return;
+  const int parts = options.context == ContextKind::ring ? 2 * cp : cp;
+  require(model.sequence % parts == 0, "mesh=", mesh.to_text(), ": model.sequence=", model.sequence,
+          " does not divide into ", parts,
+          options.context == ContextKind::ring ? " parts, two for each context rank (zig-zag)"
+                                               : " parts, one for each context rank");
+  if (options.context == ContextKind::ring) return;
+  const std::int64_t heads = model.heads / mesh.size(Axis::tp),
+                     kv_heads = local_kv_heads(model, mesh.size(Axis::tp));
+  require(heads % cp == 0 && kv_heads % cp == 0, "mesh=", mesh.to_text(),
+          ": context=ulysses divides the ", heads, " heads and ", kv_heads,
+          " key/value heads of a tensor rank over cp=", cp,
+          "; legal cp: ", divisors(std::gcd(heads, kv_heads)), ", or context=ring");
+}
+
+void check_expert_ranks(const ModelConfig& model, const Mesh& mesh) {
+  const int ep = mesh.size(Axis::ep);
+  require(model.experts > 1 || ep == 1, "mesh=", mesh.to_text(), ": ep=", ep,
+          " divides experts, and model.experts=1 has none; use dp");
+  require(model.experts % ep == 0, "mesh=", mesh.to_text(), ": ep=", ep,
+          " does not divide model.experts=", model.experts,
+          "; legal ep: ", divisors(model.experts));
+  require(
+      model.capacity_factor == 0 || mesh.size(Axis::cp) == 1,
+      "model.capacity_factor=", model.capacity_factor,
+      " counts the tokens of whole sequences, which cp divides; give cp=1 or capacity_factor=0");
 }
 
 }  // namespace
 
 void check_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
   check_model(model);
-  find_schedule(options.schedule);
-  const int tp = mesh.size(Axis::tp), pp = mesh.size(Axis::pp);
-  const auto divides = [&](std::int64_t what, const char* name) {
-    require(what % tp == 0, "mesh=", mesh.to_text(), ": tp=", tp, " does not divide model.", name,
-            "=", what, "; legal tp: ", divisors(what));
-  };
-  divides(model.heads, "heads");
-  divides(model.kv_heads, "kv_heads");
-  divides(model.ffn, "ffn");
-  require(model.layers % pp == 0, "mesh=", mesh.to_text(), ": pp=", pp,
-          " does not divide model.layers=", model.layers, "; legal pp: ", divisors(model.layers));
-  require(mesh.size(Axis::cp) == 1 && mesh.size(Axis::ep) == 1, "mesh=", mesh.to_text(),
-          ": the axes cp and ep have no strategy here; use dp, pp and tp");
   require(options.micro_batch > 0, "micro_batch=", options.micro_batch, " has to be at least 1");
   require(options.micro_batches > 0, "a data rank needs at least 1 micro-batch, not ",
           options.micro_batches);
-  require(options.dtype == DType::fp32 || options.dtype == DType::fp64,
-          "dtype=", name_of(options.dtype), " has no training step; use fp32 or fp64");
+  require(options.bucket_bytes > 0, "bucket_bytes=", options.bucket_bytes, " has to be at least 1");
+  const PipelineShape shape = pipeline_shape(mesh, options);
+  if (options.user_schedule.slots.empty()) {
+    find_schedule(options.schedule).check(shape);
+  } else {
+    const UserSchedule& user = options.user_schedule;
+    require(static_cast<int>(user.slots.size()) == shape.ranks &&
+                user.micro_batches == options.micro_batches,
+            "schedule=", options.schedule, " is for ", user.slots.size(), " stages and ",
+            user.micro_batches, " micro-batches; the case has pp=", shape.ranks, " and ",
+            options.micro_batches);
+  }
+  stage_layers(model, mesh, options);
+  check_tensor_ranks(model, mesh, options);
+  check_context_ranks(model, mesh, options);
+  check_expert_ranks(model, mesh);
+  use dp ");
+      require(options.zero >= 0 && options.zero <= 3, "zero=", options.zero, ": give 0, 1, 2 or 3");
+  require(mesh.size(Axis::rdp) == 1 || options.zero > 0, "mesh=", mesh.to_text(),
+          ": rdp replicates what ZeRO divides over dp; give zero=1, 2 or 3, or dp alone");
+  require(options.dropout >= 0 && options.dropout < 1, "dropout=", options.dropout,
+          ": give a probability of at least 0 and below 1");
+  require(options.dtype != DType::int32, "dtype=int32 has no training step");
+  require(options.loss_scale > 0, "loss_scale=", options.loss_scale, ": give a number above 0");
   const double largest =
       static_cast<double>(options.micro_batch) * static_cast<double>(model.sequence) *
       static_cast<double>(std::max(
           {model.hidden, 2 * model.ffn, model.vocabulary, 3 * model.heads * model.head_dim}));
   require(largest < 0x1p50, "micro_batch=", options.micro_batch, " of ", model.sequence,
           " tokens makes a tensor of ", largest, " elements; give a smaller one");
-  require(options.bucket_bytes > 0, "bucket_bytes=", options.bucket_bytes, " has to be at least 1");
 }
 
 Plan plan_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
@@ -79,11 +139,16 @@ Plan plan_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& op
   require(instructions < kMostInstructions, options.micro_batches, " micro-batches of ",
           model.layers, " layers make a plan of about ", instructions, " instructions; at most ",
           kMostInstructions, " are built. Give a larger micro_batch or fewer sequences");
-  Plan plan{.mesh = mesh};
+  Plan plan{.mesh = mesh,
+            .placement = placement_of(options),
+            .micro_batches = options.micro_batches,
+            .micro_batch = options.micro_batch};
+  const std::vector<std::vector<Slot>> slots = slots_of_step(mesh, options);
+  const std::vector<int> layers = stage_layers(model, mesh, options);
   Interner interner;
   std::vector<std::unique_ptr<Stage>> stages;
   for (int s = 0; s < mesh.size(Axis::pp); ++s)
-    stages.push_back(std::make_unique<Stage>(model, plan.mesh, options, s, interner));
+    stages.push_back(std::make_unique<Stage>(model, plan.mesh, options, layers, s, interner));
   plan.ops = interner.take_ops();
   plan.names = interner.take_names();
   plan.programs.resize(stages.size());
@@ -94,7 +159,7 @@ Plan plan_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& op
   const auto work = [&] {
     for (std::size_t s = next++; s < stages.size() && !failed; s = next++) {
       try {
-        plan.programs[s] = build_program(*stages[s]);
+        plan.programs[s] = build_program(*stages[s], slots[s]);
         stages[s].reset();
       } catch (...) {
         if (!failed.exchange(true)) failure = std::current_exception();

@@ -1,6 +1,7 @@
 #include "workloads/model/config.h"
 
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <variant>
 
@@ -17,6 +18,7 @@ using Member = std::variant<std::string ModelConfig::*, std::int64_t ModelConfig
 struct Field {
   std::string_view name;
   Member member;
+  bool may_be_zero = false;
 };
 
 // The order of to_json.
@@ -32,6 +34,10 @@ const std::vector<Field>& fields() {
       {"ffn", &ModelConfig::ffn},
       {"vocabulary", &ModelConfig::vocabulary},
       {"sequence", &ModelConfig::sequence},
+      {"experts", &ModelConfig::experts},
+      {"experts_per_token", &ModelConfig::experts_per_token},
+      {"capacity_factor", &ModelConfig::capacity_factor, true},
+      {"balance_coefficient", &ModelConfig::balance_coefficient, true},
       {"norm", &ModelConfig::norm},
       {"tied", &ModelConfig::tied},
       {"norm_epsilon", &ModelConfig::norm_epsilon},
@@ -57,6 +63,7 @@ struct Assign {
   ModelConfig& model;
   std::string_view text;
   const std::string& subject;
+  bool may_be_zero;
 
   void operator()(std::string ModelConfig::*member) const { model.*member = text; }
   void operator()(std::int64_t ModelConfig::*member) const {
@@ -69,7 +76,13 @@ struct Assign {
     require(value > 0 && value <= 3e38f, subject, "=", text, ": outside the range of fp32");
     model.*member = value;
   }
-  void operator()(double ModelConfig::*member) const { model.*member = positive(text, subject); }
+  void operator()(double ModelConfig::*member) const {
+    if (may_be_zero && parse_number(text, subject) == 0) {
+      model.*member = 0;
+    } else {
+      model.*member = positive(text, subject);
+    }
+  }
   void operator()(bool ModelConfig::*member) const { model.*member = parse_bool(text, subject); }
   void operator()(Arch ModelConfig::*member) const {
     require(text == "gpt" || text == "llama", subject, "=", text, ": give gpt or llama");
@@ -122,13 +135,13 @@ ModelConfig find_model(std::string_view name) {
 void set_field(ModelConfig& model, std::string_view field, std::string_view value) {
   constexpr std::string_view kPrefix = "model.";
   if (field.starts_with(kPrefix)) field.remove_prefix(kPrefix.size());
-  const Member member = find_field(field).member;
+  const Field& found = find_field(field);
 
   const bool usual_kv_heads = model.kv_heads == model.heads && field != "kv_heads";
   const bool usual_head_dim =
       model.head_dim == quotient(model.hidden, model.heads) && field != "head_dim";
   const bool usual_ffn = model.arch == Arch::gpt && model.ffn == 4 * model.hidden && field != "ffn";
-  std::visit(Assign{model, value, cat(kPrefix, field)}, member);
+  std::visit(Assign{model, value, cat(kPrefix, field), found.may_be_zero}, found.member);
   if (usual_kv_heads) model.kv_heads = model.heads;
   if (usual_head_dim) model.head_dim = quotient(model.hidden, model.heads);
   if (usual_ffn) model.ffn = 4 * model.hidden;
@@ -154,6 +167,11 @@ void check_model(const ModelConfig& model) {
           ": rotary positions turn pairs and want an even one");
   require(model.vocabulary >= 2, "model.vocabulary=", model.vocabulary,
           ": with one token there is nothing to predict; give at least 2");
+  require(model.experts_per_token <= model.experts,
+          "model.experts_per_token=", model.experts_per_token, " of model.experts=", model.experts,
+          ": give at most as many");
+  require(model.capacity_factor >= 0 && model.balance_coefficient >= 0,
+          "model.capacity_factor and model.balance_coefficient have to be at least 0");
   require(model.norm_epsilon > 0, "model.norm_epsilon=", model.norm_epsilon,
           ": give a number above 0");
   require(model.rotary_base > 0, "model.rotary_base=", model.rotary_base,
@@ -177,7 +195,8 @@ ModelConfig model_from_json(std::string_view text, std::string_view origin) {
     ModelConfig model;
     for (const auto& [key, value] : object.items()) {
       const std::string plain = value.is_string() ? value.get<std::string>() : value.dump();
-      std::visit(Assign{model, plain, key}, find_field(key).member);
+      const Field& field = find_field(key);
+      std::visit(Assign{model, plain, key, field.may_be_zero}, field.member);
     }
     if (model.name.empty()) model.name = origin;
     fill_usual(model);
@@ -188,6 +207,12 @@ ModelConfig model_from_json(std::string_view text, std::string_view origin) {
   } catch (const Error& error) {
     throw Error(cat(origin, ": ", error.what()));
   }
+}
+
+std::int64_t expert_capacity(const ModelConfig& model) {
+  const auto choices = static_cast<double>(model.experts_per_token * model.sequence);
+  return static_cast<std::int64_t>(
+      std::ceil(model.capacity_factor * choices / static_cast<double>(model.experts)));
 }
 
 std::int64_t padded_vocabulary(const ModelConfig& model, int ways) {

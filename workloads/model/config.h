@@ -24,6 +24,12 @@ struct ModelConfig {
   Arch arch = Arch::gpt;
   std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0,
                vocabulary = 0, sequence = 0;
+  // A router sends each token to so many of the experts, each an MLP of its own; 1 expert is a
+  // dense model. Above 0, the capacity factor limits an expert to that multiple of its even share
+  // of every sequence's tokens, and drops the rest (Fedus et al., Switch Transformer, 2022).
+  std::int64_t experts = 1, experts_per_token = 1;
+  double capacity_factor = 0;
+  double balance_coefficient = 0.01;  // of the load-balancing loss
   NormPlace norm = NormPlace::pre;
   bool tied = true;  // the head's weight is the embedding table
   float norm_epsilon = 1e-5f;
@@ -51,6 +57,9 @@ std::string to_json(const ModelConfig& model);
 // Fields that the object leaves out have their usual value (see set_field). Throws Error, which
 // starts with `origin`, for text that is no such object or a model that check_model refuses.
 ModelConfig model_from_json(std::string_view text, std::string_view origin);
+
+// Tokens that an expert takes of a sequence; 0: all that come.
+std::int64_t expert_capacity(const ModelConfig& model);
 
 // Rows of the embedding table when it is divided over `ways` tensor ranks.
 std::int64_t padded_vocabulary(const ModelConfig& model, int ways);

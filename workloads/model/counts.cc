@@ -14,9 +14,12 @@ std::int64_t up_width(const ModelConfig& model) {
   return model.arch == Arch::llama ? 2 * model.ffn : model.ffn;
 }
 
-// Weights that multiply activations in one layer: qkv, attention output, MLP.
-std::int64_t layer_matmul_weights(const ModelConfig& model) {
-  return model.hidden * (qkv_width(model) + attention_width(model) + up_width(model) + model.ffn);
+// Weights of one layer that multiply a token's activations: qkv, attention output, MLP, or the
+// router and as many experts as are given.
+std::int64_t layer_matmul_weights(const ModelConfig& model, std::int64_t experts) {
+  const std::int64_t router = model.experts > 1 ? model.experts : 0;
+  return model.hidden * (qkv_width(model) + attention_width(model) + router +
+                         experts * (up_width(model) + model.ffn));
 }
 
 std::int64_t norm_parameters(const ModelConfig& model) {
@@ -32,8 +35,9 @@ std::int64_t share(std::int64_t size, int ways, std::string_view what) {
 }  // namespace
 
 std::int64_t layer_parameter_count(const ModelConfig& model) {
-  const std::int64_t biases = qkv_width(model) + up_width(model) + 2 * model.hidden;
-  return layer_matmul_weights(model) + 2 * norm_parameters(model) +
+  const std::int64_t mlp = model.experts > 1 ? 0 : up_width(model) + model.hidden;
+  const std::int64_t biases = qkv_width(model) + model.hidden + mlp;
+  return layer_matmul_weights(model, model.experts) + 2 * norm_parameters(model) +
          (model.arch == Arch::gpt ? biases : 0);
 }
 
@@ -60,11 +64,15 @@ double model_flops(const ModelConfig& model, std::int64_t sequences, FlopConvent
   switch (convention) {
     case FlopConvention::megatron: {
       const std::int64_t weights =
-          model.layers * layer_matmul_weights(model) + padded_vocabulary(model, 1) * model.hidden;
+          model.layers * layer_matmul_weights(model, model.experts_per_token) +
+          padded_vocabulary(model, 1) * model.hidden;
       return tokens * (6.0 * static_cast<double>(weights) + square / 2);
     }
     case FlopConvention::palm: {
-      const std::int64_t weights = parameter_count(model) - (model.tied ? 0 : table);
+      const std::int64_t idle = layer_matmul_weights(model, model.experts) -
+                                layer_matmul_weights(model, model.experts_per_token);
+      const std::int64_t weights =
+          parameter_count(model) - (model.tied ? 0 : table) - model.layers * idle;
       return tokens * (6.0 * static_cast<double>(weights) + square);
     }
   }
