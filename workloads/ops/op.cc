@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "workloads/base/error.h"
+#include "workloads/ops/tokens.h"
 
 namespace mb {
 namespace {
@@ -19,17 +20,20 @@ double qkv_elements(const auto& op) {
 double head_elements(const auto& op) {
   return product(op.batch, op.sequence, op.heads, op.head_dim);
 }
+double token_rows(const auto& op) { return product(rows_of(op.split, op.batch, op.sequence)); }
 double head_rows(const auto& op) { return product(op.batch, op.sequence, op.heads); }
 
 // The tensors of an operation by element type.
 struct Traffic {
-  double elements = 0;  // of the operation's dtype
-  double indices = 0;   // int32
-  double scalars = 0;   // fp64
+  double elements = 0;       // of the operation's dtype
+  double main_elements = 0;  // of main_dtype()
+  double rounded = 0;        // of the operation's dtype, but there only if that is 16-bit
+  double indices = 0;        // int32
+  double scalars = 0;        // fp64
 };
 
 Traffic traffic(const LoadBatch& op) {
-  return {.indices = (op.tokens + op.labels) * product(op.batch, op.sequence)};
+  return {.indices = (op.tokens + op.labels) * token_rows(op)};
 }
 // Of the table, only the rows that tokens name.
 Traffic traffic(const Embedding& op) {
@@ -39,36 +43,42 @@ Traffic traffic(const Embedding& op) {
 Traffic traffic(const EmbeddingGradient& op) {
   const double table = op.accumulate ? 2 * product(std::min(op.rows, op.vocabulary), op.n)
                                      : product(op.vocabulary, op.n);
-  return {.elements = product(op.rows, op.n) + table, .indices = product(op.rows)};
+  return {.elements = product(op.rows, op.n), .main_elements = table, .indices = product(op.rows)};
+}
+// Positions that a rank's tokens have.
+double position_rows(const auto& op) {
+  return std::min(token_rows(op), product(op.sequence / op.split.context_ways));
 }
 Traffic traffic(const AddPositions& op) {
-  return {.elements = product(op.sequence, op.n, 1 + 2 * op.batch)};
+  return {.elements = (position_rows(op) + 2 * token_rows(op)) * product(op.n)};
 }
 Traffic traffic(const PositionGradient& op) {
-  return {.elements = product(op.batch, op.sequence, op.n) +
-                      written(op.accumulate) * product(op.sequence, op.n)};
+  const double rows = op.accumulate ? 2 * position_rows(op) : product(op.sequence);
+  return {.elements = token_rows(op) * product(op.n), .main_elements = rows * product(op.n)};
 }
 Traffic traffic(const Norm& op) {
   const int vectors = op.kind == NormKind::layer ? 2 : 1;
-  return {.elements = 2 * product(op.rows, op.n) + vectors * product(op.rows + op.n)};
+  return {.elements = 2 * product(op.rows, op.n) + vectors * product(op.n),
+          .main_elements = vectors * product(op.rows)};
 }
 Traffic traffic(const NormGradient& op) {
   const int vectors = op.kind == NormKind::layer ? 2 : 1;
-  return {.elements = (op.residual ? 4 : 3) * product(op.rows, op.n) + vectors * product(op.rows) +
-                      (1 + vectors * written(op.accumulate)) * product(op.n)};
+  return {.elements = (op.residual ? 4 : 3) * product(op.rows, op.n) + product(op.n),
+          .main_elements = vectors * (product(op.rows) + written(op.accumulate) * product(op.n))};
 }
 Traffic traffic(const Matmul& op) {
-  return {.elements = product(op.m, op.k) + product(op.k, op.n) + (op.bias ? product(op.n) : 0) +
-                      written(op.accumulate) * product(op.m, op.n)};
+  const double read = product(op.m, op.k) + product(op.k, op.n) + (op.bias ? product(op.n) : 0);
+  const double c = written(op.accumulate) * product(op.m, op.n);
+  return {.elements = read + (op.to_main ? 0 : c), .main_elements = op.to_main ? c : 0};
 }
 Traffic traffic(const Rotary& op) {
-  return {.elements = 2 * product(op.batch, op.sequence, op.heads + op.kv_heads, op.head_dim)};
+  return {.elements = 2 * token_rows(op) * product(op.heads + op.kv_heads, op.head_dim)};
 }
 Traffic traffic(const Attention& op) {
-  return {.elements = qkv_elements(op) + head_elements(op) + head_rows(op)};
+  return {.elements = qkv_elements(op) + head_elements(op), .main_elements = head_rows(op)};
 }
 Traffic traffic(const AttentionGradient& op) {
-  return {.elements = 2 * qkv_elements(op) + 2 * head_elements(op) + head_rows(op)};
+  return {.elements = 2 * qkv_elements(op) + 2 * head_elements(op), .main_elements = head_rows(op)};
 }
 Traffic traffic(const Gelu& op) { return {.elements = 2 * product(op.rows, op.n)}; }
 Traffic traffic(const GeluGradient& op) { return {.elements = 3 * product(op.rows, op.n)}; }
@@ -77,26 +87,48 @@ Traffic traffic(const SwigluGradient& op) { return {.elements = 5 * product(op.r
 Traffic traffic(const Add& op) {
   return {.elements = 3 * product(op.rows, op.n) + (op.bias ? product(op.n) : 0)};
 }
+Traffic traffic(const DropoutRows& op) { return {.elements = 2 * product(op.rows, op.n)}; }
 Traffic traffic(const BiasGradient& op) {
-  return {.elements = product(op.rows, op.n) + written(op.accumulate) * product(op.n)};
+  return {.elements = product(op.rows, op.n),
+          .main_elements = written(op.accumulate) * product(op.n)};
 }
 Traffic traffic(const VocabularyMax& op) {
-  return {.elements = product(op.rows, op.n) + product(op.rows)};
+  return {.elements = product(op.rows, op.n), .main_elements = product(op.rows)};
 }
 Traffic traffic(const VocabularySums& op) {
-  return {.elements = product(op.rows, op.n) + 3 * product(op.rows), .indices = product(op.rows)};
-}
-Traffic traffic(const CrossEntropy& op) {
-  return {.elements = 2 * product(op.rows), .indices = product(op.rows), .scalars = 4};
-}
-Traffic traffic(const CrossEntropyGradient& op) {
-  return {.elements = 2 * product(op.rows, op.n) + 2 * product(op.rows),
+  return {.elements = product(op.rows, op.n),
+          .main_elements = 3 * product(op.rows),
           .indices = product(op.rows)};
 }
+Traffic traffic(const CrossEntropy& op) {
+  return {.main_elements = 2 * product(op.rows), .indices = product(op.rows), .scalars = 4};
+}
+Traffic traffic(const CrossEntropyGradient& op) {
+  return {.elements = 2 * product(op.rows, op.n),
+          .main_elements = 2 * product(op.rows),
+          .indices = product(op.rows),
+          .scalars = 1};
+}
 Traffic traffic(const Zero& op) { return {.elements = product(op.n)}; }
-Traffic traffic(const SumSquares& op) { return {.elements = product(op.n), .scalars = 2}; }
-Traffic traffic(const AdamW& op) { return {.elements = 7 * product(op.n), .scalars = 2}; }
-Traffic traffic(const Sgd& op) { return {.elements = 3 * product(op.n), .scalars = 2}; }
+Traffic traffic(const SumSquares& op) { return {.main_elements = product(op.n), .scalars = 2}; }
+Traffic traffic(const AdamW& op) { return {.main_elements = 7 * product(op.n), .scalars = 2}; }
+Traffic traffic(const Sgd& op) { return {.main_elements = 3 * product(op.n), .scalars = 2}; }
+Traffic traffic(const StartStep&) { return {.scalars = kStepSums}; }
+Traffic traffic(const UpdateLossScale&) { return {.scalars = 7}; }
+Traffic traffic(const GradientNorm& op) {
+  return {.main_elements = product(op.slice.n), .scalars = 2};
+}
+Traffic traffic(const UpdateParameters& op) {
+  return {.main_elements = (op.moments ? 7 : 3) * product(op.slice.n),
+          .rounded = product(op.slice.n),
+          .scalars = 4};
+}
+Traffic traffic(const Cast& op) {
+  return {.elements = product(op.n), .main_elements = product(op.n)};
+}
+Traffic traffic(const Accumulate& op) {
+  return {.main_elements = (1 + written(op.accumulate)) * product(op.n)};
+}
 
 Traffic traffic(const auto&) { return {}; }  // those still to come
 
@@ -126,6 +158,13 @@ std::string name(const Zero&) { return "zero"; }
 std::string name(const SumSquares&) { return "sum_squares"; }
 std::string name(const AdamW&) { return "adamw"; }
 std::string name(const Sgd&) { return "sgd"; }
+std::string name(const DropoutRows&) { return "dropout_rows"; }
+std::string name(const StartStep&) { return "start_step"; }
+std::string name(const UpdateLossScale&) { return "update_loss_scale"; }
+std::string name(const GradientNorm&) { return "gradient_norm"; }
+std::string name(const UpdateParameters&) { return "update_parameters"; }
+std::string name(const Cast&) { return "cast"; }
+std::string name(const Accumulate&) { return "accumulate"; }
 
 std::string flag(bool set, const char* text) { return set ? cat(" ", text) : ""; }
 std::string kind_text(NormKind kind) { return kind == NormKind::layer ? " layer" : " rms"; }
@@ -134,7 +173,21 @@ std::string heads_text(const auto& op) {
              op.head_dim);
 }
 
-std::string shape(const LoadBatch& op) { return cat(" ", op.batch, "x", op.sequence); }
+// " split 2z/4": over 2 context ranks, zig-zag, and 4 tensor ranks.
+std::string split_text(const TokenSplit& split) {
+  if (!is_split(split)) return "";
+  return cat(" split ", split.context_ways, split.zigzag ? "z" : "", "/", split.row_ways);
+}
+std::string dropout_text(const Dropout& dropout) {
+  return dropout.probability == 0 ? "" : cat(" dropout ", dropout.probability);
+}
+std::string slice_text(const Slice1D& slice) {
+  return cat(" ", slice.n, " of ", slice.ways, flag(slice.expert, "expert"));
+}
+
+std::string shape(const LoadBatch& op) {
+  return cat(" ", op.batch, "x", op.sequence, split_text(op.split));
+}
 std::string shape(const Embedding& op) {
   return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary);
 }
@@ -142,10 +195,11 @@ std::string shape(const EmbeddingGradient& op) {
   return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary, flag(op.accumulate, "accumulate"));
 }
 std::string shape(const AddPositions& op) {
-  return cat(" ", op.batch, "x", op.sequence, "x", op.n);
+  return cat(" ", op.batch, "x", op.sequence, "x", op.n, split_text(op.split));
 }
 std::string shape(const PositionGradient& op) {
-  return cat(" ", op.batch, "x", op.sequence, "x", op.n, flag(op.accumulate, "accumulate"));
+  return cat(" ", op.batch, "x", op.sequence, "x", op.n, split_text(op.split),
+             flag(op.accumulate, "accumulate"));
 }
 std::string shape(const Norm& op) { return cat(kind_text(op.kind), " ", op.rows, "x", op.n); }
 std::string shape(const NormGradient& op) {
@@ -156,10 +210,26 @@ std::string shape(const Matmul& op) {
   return cat(" ", op.m, "x", op.n, "x", op.k, " ", op.transpose_a ? "t" : "n",
              op.transpose_b ? "t" : "n", flag(op.bias, "bias"), flag(op.accumulate, "accumulate"));
 }
-std::string shape(const Rotary& op) { return heads_text(op) + flag(op.inverse, "inverse"); }
+std::string shape(const Rotary& op) {
+  return heads_text(op) + split_text(op.split) + flag(op.inverse, "inverse");
+}
 std::string shape(const Attention& op) { return heads_text(op); }
 std::string shape(const AttentionGradient& op) { return heads_text(op); }
-std::string shape(const Add& op) { return cat(" ", op.rows, "x", op.n, flag(op.bias, "bias")); }
+std::string shape(const Add& op) {
+  return cat(" ", op.rows, "x", op.n, flag(op.bias, "bias"), dropout_text(op.dropout),
+             split_text(op.split));
+}
+std::string shape(const DropoutRows& op) {
+  return cat(" ", op.rows, "x", op.n, dropout_text(op.dropout), split_text(op.split));
+}
+std::string shape(const GradientNorm& op) { return slice_text(op.slice); }
+std::string shape(const UpdateParameters& op) {
+  return slice_text(op.slice) + (op.moments ? " adamw" : " sgd");
+}
+std::string shape(const Cast& op) { return cat(" ", op.n, op.to_main ? " to main" : " from main"); }
+std::string shape(const Accumulate& op) {
+  return cat(" ", op.n, flag(op.accumulate, "accumulate"));
+}
 std::string shape(const BiasGradient& op) {
   return cat(" ", op.rows, "x", op.n, flag(op.accumulate, "accumulate"));
 }
@@ -198,8 +268,10 @@ double flops(const Op& op) {
 
 double bytes_moved(const Op& op) {
   const Traffic t = std::visit([](const auto& kind) { return traffic(kind); }, op.kind);
-  return t.elements * size_of(op.dtype) + t.indices * size_of(DType::int32) +
-         t.scalars * size_of(DType::fp64);
+  const DType main = main_dtype(op.dtype);
+  const double rounded = op.dtype == main ? 0 : t.rounded;
+  return (t.elements + rounded) * size_of(op.dtype) + t.main_elements * size_of(main) +
+         t.indices * size_of(DType::int32) + t.scalars * size_of(DType::fp64);
 }
 
 std::string name_of(const Op& op) {

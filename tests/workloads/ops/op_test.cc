@@ -33,7 +33,7 @@ TEST(Op, BytesOfAMatmulAreItsOperandsOnce) {
 
 TEST(Op, BytesCountUpdatedOperandsTwice) {
   EXPECT_EQ(bytes_moved({AdamW{10, 0, 0, 0, 0, 0, 0}}), 4 * 70 + 16);
-  EXPECT_EQ(bytes_moved({CrossEntropyGradient{2, 10, 9}}), 4 * (2 * 20 + 4) + 4 * 2);
+  EXPECT_EQ(bytes_moved({CrossEntropyGradient{2, 10, 9}}), 4 * (2 * 20 + 4) + 4 * 2 + 8);
   EXPECT_EQ(bytes_moved({BiasGradient{3, 5, false}}), 4 * 20);
   EXPECT_EQ(bytes_moved({BiasGradient{3, 5, true}}), 4 * 25);
 }
