@@ -54,8 +54,9 @@ void check_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& o
   divides(model.ffn, "ffn");
   require(model.layers % pp == 0, "mesh=", mesh.to_text(), ": pp=", pp,
           " does not divide model.layers=", model.layers, "; legal pp: ", divisors(model.layers));
-  require(mesh.size(Axis::cp) == 1 && mesh.size(Axis::ep) == 1, "mesh=", mesh.to_text(),
-          ": the axes cp and ep have no strategy here; use dp, pp and tp");
+  require(mesh.size(Axis::cp) == 1 && mesh.size(Axis::ep) == 1 && mesh.size(Axis::rdp) == 1,
+          "mesh=", mesh.to_text(),
+          ": the axes rdp, cp and ep have no strategy here; use dp, pp and tp");
   require(options.micro_batch > 0, "micro_batch=", options.micro_batch, " has to be at least 1");
   require(options.micro_batches > 0, "a data rank needs at least 1 micro-batch, not ",
           options.micro_batches);

@@ -6,7 +6,7 @@ namespace mb::test {
 
 Trained train(const ModelConfig& model, const Mesh& mesh, StepOptions options,
               const TrainOptions& train) {
-  const int data_size = mesh.size(Axis::dp);
+  const int data_size = mesh.data_size();
   options.micro_batches = static_cast<int>(train.global_batch / data_size / options.micro_batch);
   const auto source = make_markov_source(model.vocabulary, 7);
   const auto markov = make_batches(*source, train.global_batch, data_size);
