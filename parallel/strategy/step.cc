@@ -80,7 +80,8 @@ Plan plan_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& op
   require(instructions < kMostInstructions, options.micro_batches, " micro-batches of ",
           model.layers, " layers make a plan of about ", instructions, " instructions; at most ",
           kMostInstructions, " are built. Give a larger micro_batch or fewer sequences");
-  Plan plan{.mesh = mesh};
+  Plan plan{
+      .mesh = mesh, .micro_batches = options.micro_batches, .micro_batch = options.micro_batch};
   Interner interner;
   std::vector<std::unique_ptr<Stage>> stages;
   for (int s = 0; s < mesh.size(Axis::pp); ++s)
