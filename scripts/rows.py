@@ -118,7 +118,8 @@ def micro_batches(row):
     params, ranks = row["params"], row["mesh"]["axes"]
     if "micro_batches" in params:
         return int(params["micro_batches"])
-    return int(params["global_batch"]) // int(params["micro_batch"]) // ranks.get("dp", 1)
+    shares = ranks.get("rdp", 1) * ranks.get("dp", 1) * ranks.get("ep", 1)
+    return int(params["global_batch"]) // int(params["micro_batch"]) // shares
 
 
 def _scaled(number, factor, digits):

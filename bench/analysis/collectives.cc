@@ -14,21 +14,13 @@ namespace {
 
 // Axis, kind, site family, bytes, group size. A send or receive has the kind after the last one.
 using Key = std::tuple<int, int, std::uint16_t, std::int64_t, int>;
-constexpr int kSendRecv = static_cast<int>(CollectiveKind::all_to_all) + 1;
+constexpr int kSendRecv = kCollectiveKinds;
 
 struct Samples {
   double count = 0;  // operations, over all ranks
   double seen = 0;   // operations, over lanes: each has one participant that did not wait
   std::vector<double> wait_ns, transfer_ns;
 };
-
-// Size of an operation as nccl-tests counts it: the total over ranks for all-gather, whose read is
-// one rank's part.
-std::int64_t operation_bytes(const Program& program, const Instruction& i, int group_size) {
-  const auto* collective = std::get_if<Collective>(&i.action);
-  const bool gather = collective && collective->kind == CollectiveKind::all_gather;
-  return payload_bytes(program, i) * (gather ? group_size : 1);
-}
 
 std::vector<std::string> families_of(const Plan& plan) {
   std::vector<std::string> families;
@@ -122,7 +114,7 @@ std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
         const int group = collective ? plan.mesh.group_size(collective->group) : 2;
         const int kind = collective ? static_cast<int>(collective->kind) : kSendRecv;
         Samples& samples =
-            all[{axis, kind, family[i.label.site], operation_bytes(program, i, group), group}];
+            all[{axis, kind, family[i.label.site], payload_bytes(program, i), group}];
         // Each participant is one of `group`; a send and its receive are the two of theirs.
         samples.count += static_cast<double>(lanes[l].ranks) / group;
         std::size_t& sharers = lanes_of_axis[axis * 2 + (collective != nullptr)];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -148,14 +149,15 @@ std::string axis_name(const Instruction& instruction) {
 }
 
 CommAxes comm_axes(const Plan& plan) {
-  const std::vector<std::string> order = {"tp", "cp", "ep", "pp", "dp", "embedding", "world"};
+  const std::vector<std::string> order = {"tp", "cp",  "ep",        "pp",
+                                          "dp", "rdp", "embedding", "world"};
   const auto place = [&](const std::string& name) {
     return std::pair(std::find(order.begin(), order.end(), name) - order.begin(), name);
   };
-  std::map<int, std::string> names;  // by group; -1 for sends and receives
+  std::map<std::optional<Group>, std::string> names;  // nullopt: sends and receives
   const auto key_of = [](const Instruction& i) {
     const auto* c = std::get_if<Collective>(&i.action);
-    return c ? c->group.axes * 2 + c->group.ends : -1;
+    return c ? std::optional(c->group) : std::nullopt;
   };
   for (const Program& program : plan.programs)
     for (const Instruction& i : program.instructions)
@@ -168,7 +170,7 @@ CommAxes comm_axes(const Plan& plan) {
   std::sort(axes.names.begin(), axes.names.end(),
             [&](const auto& a, const auto& b) { return place(a) < place(b); });
   axes.names.erase(std::unique(axes.names.begin(), axes.names.end()), axes.names.end());
-  std::map<int, std::int8_t> index;
+  std::map<std::optional<Group>, std::int8_t> index;
   for (const auto& [key, name] : names)
     index[key] = static_cast<std::int8_t>(std::find(axes.names.begin(), axes.names.end(), name) -
                                           axes.names.begin());

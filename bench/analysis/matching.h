@@ -26,7 +26,7 @@ std::vector<int> lanes_of_group(const Plan& plan, const Timeline& timeline, Grou
 
 // Every axis that a plan communicates over: the name of the collective's group, "pp" for sends and
 // receives. The order is the one in which an instant is given to an axis where several are open:
-// tp, cp, ep, pp, dp, embedding, world, others by name.
+// tp, cp, ep, pp, dp, rdp, embedding, world, others by name.
 struct CommAxes {
   std::vector<std::string> names;
   std::vector<std::vector<std::int8_t>> of;  // [stage][instruction], -1 for anything else

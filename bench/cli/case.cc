@@ -88,7 +88,7 @@ const std::vector<CaseKey>& case_keys() {
          c.mesh.set_ranks_per_node(old.ranks_per_node());
        },
        [](const Case& c) { return c.mesh.to_text(); }},
-      {"order", "tp-cp-ep-dp-pp", "order of axes over ranks, fastest first",
+      {"order", "tp-cp-ep-dp-rdp-pp", "order of axes over ranks, fastest first",
        [](Case& c, V v) {
          require(!v.empty(), "order=: give axes, fastest first, as in order=tp-dp-pp");
          c.mesh.set_order(v);
@@ -314,7 +314,7 @@ Case parse_case(const std::vector<std::string>& words) {
   all.insert(all.end(), own.begin(), own.end());
   apply(c, std::move(all));
   c.mesh.set_ranks_per_node(c.machine.ranks_per_node);
-  const std::int64_t data_size = c.mesh.size(Axis::dp);
+  const std::int64_t data_size = c.mesh.data_size();
   if (c.global_batch == 0)
     c.global_batch = c.options.micro_batch * data_size * std::max(4, 2 * c.mesh.size(Axis::pp));
   const std::int64_t unit = c.options.micro_batch * data_size;

@@ -77,7 +77,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   const auto source = open_source(c);
   result.data = source->describe();
   if (source->entropy_nats() >= 0) result.entropy_nats = source->entropy_nats();
-  const auto batches = make_batches(*source, c.global_batch, c.mesh.size(Axis::dp));
+  const auto batches = make_batches(*source, c.global_batch, c.mesh.data_size());
   const InitOptions init{.seed = static_cast<std::uint64_t>(c.seed)};
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;

@@ -78,7 +78,7 @@ void run(benchmark::State& state, const Case& c) {
   const Plan plan = plan_step(c.model, c.mesh, c.options);
   validate(plan);
   const auto source = make_markov_source(c.model.vocabulary, static_cast<std::uint64_t>(c.seed));
-  const auto batches = make_batches(*source, c.global_batch, c.mesh.size(Axis::dp));
+  const auto batches = make_batches(*source, c.global_batch, c.mesh.data_size());
   const auto cost = make_roofline_cost(plan, c.machine);
   const auto executor =
       c.mode == Mode::sim
@@ -105,7 +105,7 @@ void run(benchmark::State& state, const Case& c) {
 void run_recording(benchmark::State& state, const Case& c) {
   const Plan plan = plan_step(c.model, c.mesh, c.options);
   const auto source = make_markov_source(c.model.vocabulary, static_cast<std::uint64_t>(c.seed));
-  const auto batches = make_batches(*source, c.global_batch, c.mesh.size(Axis::dp));
+  const auto batches = make_batches(*source, c.global_batch, c.mesh.data_size());
   const auto executor = make_thread_executor(plan, {.batches = batches.get()});
   const auto seconds = [&](bool record) {
     const std::int64_t start = now_ns();

@@ -16,6 +16,10 @@ std::string_view name_of(CollectiveKind kind) {
       return "broadcast";
     case CollectiveKind::all_to_all:
       return "all_to_all";
+    case CollectiveKind::all_to_all_v:
+      return "all_to_all_v";
+    case CollectiveKind::shift:
+      return "shift";
   }
   return "?";
 }
@@ -30,6 +34,7 @@ double busbw_factor(CollectiveKind kind, int ranks) {
     case CollectiveKind::all_reduce:
       return 2 * (n - 1) / n;
     case CollectiveKind::broadcast:
+    case CollectiveKind::shift:
       return 1;
     default:
       return (n - 1) / n;

@@ -1,174 +1,28 @@
 // Process groups of rank threads: every collective is one pass over the peers' own buffers.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <numeric>
+#include <span>
 #include <thread>
 #include <utility>
 
+#include "parallel/comm/call.h"
 #include "parallel/comm/comm.h"
+#include "parallel/comm/gate.h"
+#include "parallel/comm/reduce.h"
+#include "workloads/base/rng.h"
 
 namespace mb {
 namespace {
 
-using Word = std::atomic<std::uint32_t>;
-
-// Bit 0 of every word that a thread parks on; the rest counts or names a state.
-constexpr std::uint32_t aborted_bit = 1;
-
-// All-reduces up to this size are copied to the group and summed by everybody, which saves the
-// second meeting of the members; above it, each member reduces its part in the peers' buffers.
+// What a member brings up to this size is copied to the group and read from there, which saves the
+// second meeting of the members; above it, everybody reads and reduces in the peers' buffers.
 constexpr std::int64_t small_bytes = 2 << 10;
-
-// A line of its own, with room for the pair of lines that processors prefetch together.
-constexpr std::size_t line_bytes = 128;
-
-inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-// The first value of `word` that is `done`. Looks `spins` times, soon leaving the core to others
-// between two looks, as the one who is waited for may need this very core; then parks.
-template <class Done>
-std::uint32_t await(const Word& word, int spins, Done done) {
-  std::uint32_t seen = word.load(std::memory_order_acquire);
-  for (int spin = 0; spin < spins && !done(seen); ++spin) {
-    spin < 32 ? relax() : std::this_thread::yield();
-    seen = word.load(std::memory_order_acquire);
-  }
-  for (; !done(seen); seen = word.load(std::memory_order_acquire)) {
-    word.wait(seen, std::memory_order_acquire);
-  }
-  return seen;
-}
-
-void set_aborted(Word& word) {
-  word.fetch_or(aborted_bit);
-  word.notify_all();
-}
-
-// A barrier that can be aborted. The word holds twice the number of arrivals, modulo 2^32. Nobody
-// arrives after an abort, so either all members pass a given meeting or none does.
-class Gate {
- public:
-  // `target` belongs to the member and starts at 0. False: aborted before the last one came.
-  bool pass(std::uint32_t& target, int members, int spins) {
-    target += 2 * static_cast<std::uint32_t>(members);
-    std::uint32_t seen = word_.load(std::memory_order_acquire);
-    do {
-      if (seen & aborted_bit) return false;
-    } while (!word_.compare_exchange_weak(seen, seen + 2));
-    const auto all_here = [target](std::uint32_t value) {
-      return static_cast<std::int32_t>((value & ~aborted_bit) - target) >= 0;
-    };
-    if (all_here(seen + 2)) {
-      word_.notify_all();
-      return true;
-    }
-    return all_here(await(word_, spins, [&](std::uint32_t value) {
-      return all_here(value) || (value & aborted_bit) != 0;
-    }));
-  }
-
-  void abort() { set_aborted(word_); }
-
- private:
-  alignas(line_bytes) Word word_{0};
-};
-
-// One direction between two members. The sender moves idle -> offered, the receiver moves
-// offered -> claimed -> idle, or -> refused where the sizes differ. Nothing is claimed after an
-// abort, and a sender does not leave while its buffer is claimed.
-struct Channel {
-  static constexpr std::uint32_t idle = 0, offered = 2, claimed = 4, refused = 6;
-
-  alignas(line_bytes) Word state{idle};
-  const void* data = nullptr;
-  std::int64_t sent_bytes = 0, wanted_bytes = 0;
-
-  void settle(std::uint32_t next) {
-    state.fetch_xor(claimed ^ next);
-    state.notify_all();
-  }
-};
-
-enum class Call : std::uint8_t { all_reduce, barrier };
-
-// What a member brings to a collective; equal on all members but for `data`.
-struct alignas(line_bytes) Entry {
-  Call call = Call::barrier;
-  void* data = nullptr;
-  std::int64_t count = 0;
-  DType type = DType::fp32;
-  ReduceOp op = ReduceOp::sum;
-};
-
-bool match(const Entry& a, const Entry& b) {
-  return a.call == b.call && a.count == b.count && a.type == b.type && a.op == b.op;
-}
-
-std::string to_text(const Entry& entry) {
-  if (entry.call == Call::barrier) return "barrier";
-  return cat("all_reduce of ", entry.count, " ", name_of(entry.type),
-             entry.op == ReduceOp::sum ? " sum" : " max");
-}
-
-struct Sum {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a + b;
-  }
-};
-
-// NaN if either is.
-struct Max {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a >= b || a != a ? a : b;
-  }
-};
-
-// out[i] = a[i] op b[i]; out may be a.
-template <class T, class Op>
-void combine(T* out, const T* a, const T* b, std::int64_t count, Op op) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) out[i] = op(a[i], b[i]);
-}
-
-// out = elements [begin, begin + count) of buffers[0] op buffers[1] op ..., in this order; `out` is
-// none of the two or more buffers.
-template <class T, class Op>
-void reduce_private(T* out, const std::vector<void*>& buffers, std::int64_t begin,
-                    std::int64_t count, Op op) {
-  const auto from = [&](std::size_t k) { return static_cast<const T*>(buffers[k]) + begin; };
-  combine(out, from(0), from(1), count, op);
-  for (std::size_t k = 2; k < buffers.size(); ++k) combine(out, out, from(k), count, op);
-}
-
-// Elements [begin, end) of every buffer become their reduction. A block of the result stays in the
-// first-level cache until it has been written to the last buffer.
-template <class T, class Op>
-void reduce_shared(const std::vector<void*>& buffers, std::int64_t begin, std::int64_t end, Op op) {
-  constexpr std::int64_t block = 4096 / sizeof(T);
-  alignas(64) T result[block];
-  for (std::int64_t at = begin; at < end; at += block) {
-    const std::int64_t count = std::min(block, end - at);
-    reduce_private(result, buffers, at, count, op);
-    for (void* buffer : buffers)
-      std::memcpy(static_cast<T*>(buffer) + at, result, count * sizeof(T));
-  }
-}
-
-// Calls fn(T{}, op) for an element type and an operation that all_reduce takes.
-template <class Fn>
-void dispatch(DType type, ReduceOp op, Fn fn) {
-  const auto with_op = [&](auto zero) { op == ReduceOp::sum ? fn(zero, Sum{}) : fn(zero, Max{}); };
-  type == DType::fp32 ? with_op(float{}) : with_op(double{});
-}
 
 // Set once, before the words of any group show it.
 struct Abortion {
@@ -205,40 +59,139 @@ struct Group {
 class ThreadComm final : public Comm {
  public:
   ThreadComm(std::shared_ptr<Group> group, std::shared_ptr<const Abortion> abortion, int index,
-             int spins)
+             int spins, Delays delays)
       : group_(std::move(group)),
         abortion_(std::move(abortion)),
         index_(index),
         spins_(spins),
-        buffers_(group_->members.size()) {}
+        delays_(delays),
+        sources_(group_->members.size()),
+        begin_(group_->members.size()) {}
 
   int index() const override { return index_; }
   int size() const override { return static_cast<int>(group_->members.size()); }
 
   void all_reduce(void* data, std::int64_t count, DType type, ReduceOp op) override {
-    require(type == DType::fp32 || type == DType::fp64, "all_reduce of ", name_of(type),
-            " is not supported: fp32 or fp64");
-    require(count >= 0, "all_reduce wants a count of 0 or more, not ", count);
-    if (size() == 1) return;
+    dawdle();
+    check_count("all_reduce", count);
     const std::int64_t bytes = count * size_of(type);
-    const bool small = bytes <= small_bytes;
-    turn_ = 1 - turn_;
-    if (small && bytes > 0) std::memcpy(staged(index_), data, bytes);
-    meet({Call::all_reduce, data, count, type, op});
-    dispatch(type, op, [&](auto zero, auto reduce) {
-      using T = decltype(zero);
-      small ? reduce_staged<T>(data, count, reduce) : reduce_part<T>(count, reduce);
-    });
+    if (size() == 1) return carry(count, bytes);
+    exchange({.call = Call::all_reduce,
+              .type = type,
+              .op = op,
+              .count = count,
+              .from = data,
+              .to = data},
+             bytes, [&](bool staged) {
+               dispatch(type, op, [&](auto zero, auto reduce) {
+                 using T = decltype(zero);
+                 staged ? reduce_whole<T>(data, count, reduce) : reduce_part<T>(count, reduce);
+               });
+             });
+    carry(count, bytes);
+  }
+
+  void all_gather(const void* from, void* to, std::int64_t count_each, DType type) override {
+    dawdle();
+    check_count("all_gather", count_each);
+    const std::int64_t bytes = count_each * size_of(type);
+    exchange({.call = Call::all_gather, .type = type, .count = count_each, .from = from}, bytes,
+             [&](bool) {
+               for (int k = 0; k < size(); ++k) {
+                 const bool in_place = k == index_ && from == at(to, k * bytes);
+                 if (!in_place) copy(at(to, k * bytes), sources_[k], bytes);
+               }
+             });
+    carry(size() * count_each, size() * bytes);
+  }
+
+  void reduce_scatter(const void* from, void* to, std::int64_t count_each, DType type,
+                      ReduceOp op) override {
+    dawdle();
+    check_count("reduce_scatter", count_each);
+    const std::int64_t bytes = size() * count_each * size_of(type);
+    exchange(
+        {.call = Call::reduce_scatter, .type = type, .op = op, .count = count_each, .from = from},
+        bytes, [&](bool) {
+          dispatch(type, op, [&](auto zero, auto reduce) {
+            const std::int64_t first = index_ * count_each;
+            reduce_blocks<decltype(zero)>(
+                sources_, first, first + count_each, reduce,
+                [&](const auto& block, std::int64_t i) { block.store(to, i - first); });
+          });
+        });
+    carry(size() * count_each, bytes);
+  }
+
+  void all_to_all(const void* from, void* to, std::int64_t count_each, DType type) override {
+    dawdle();
+    check_count("all_to_all", count_each);
+    const std::int64_t each = count_each * size_of(type), bytes = size() * each;
+    exchange({.call = Call::all_to_all, .type = type, .count = count_each, .from = from}, bytes,
+             [&](bool) {
+               for (int k = 0; k < size(); ++k)
+                 copy(at(to, k * each), at(sources_[k], index_ * each), each);
+             });
+    carry(size() * count_each, bytes);
+  }
+
+  void all_to_all_v(const void* from, std::span<const std::int64_t> send_counts, void* to,
+                    std::span<const std::int64_t> recv_counts, DType type) override {
+    dawdle();
+    check_parts("send", send_counts);
+    check_parts("receive", recv_counts);
+    std::exclusive_scan(send_counts.begin(), send_counts.end(), begin_.begin(), std::int64_t{0});
+    // Buffers are never staged: members send different sizes, but all have to go the same way.
+    std::string unequal;
+    exchange({.call = Call::all_to_all_v,
+              .type = type,
+              .from = from,
+              .sent = send_counts.data(),
+              .begin = begin_.data(),
+              .wanted = recv_counts.data()},
+             small_bytes + 1, [&](bool) {
+               for (int k = 0; k < size() && unequal.empty(); ++k) {
+                 unequal = disagreement(index_, k);
+                 if (unequal.empty()) unequal = disagreement(k, index_);
+               }
+               if (unequal.empty()) copy_parts(to, recv_counts, size_of(type));
+             });
+    require(unequal.empty(), unequal);
+    const std::int64_t sent = begin_.back() + send_counts.back();
+    carry(sent, sent * size_of(type));
+  }
+
+  void shift(const void* from, void* to, std::int64_t count, DType type) override {
+    dawdle();
+    check_count("shift", count);
+    const std::int64_t bytes = count * size_of(type);
+    exchange({.call = Call::shift, .type = type, .count = count, .from = from}, bytes,
+             [&](bool) { copy(to, sources_[(index_ + size() - 1) % size()], bytes); });
+    carry(count, bytes);
+  }
+
+  void broadcast(void* data, std::int64_t count, DType type, int root) override {
+    dawdle();
+    check_count("broadcast", count);
+    require(root >= 0 && root < size(), "group ", group_->name, ": broadcast from member ", root,
+            " of ", size());
+    const std::int64_t bytes = count * size_of(type);
+    exchange({.call = Call::broadcast, .type = type, .root = root, .count = count, .from = data},
+             bytes, [&](bool) {
+               if (index_ != root) copy(data, sources_[root], bytes);
+             });
     carry(count, bytes);
   }
 
   void barrier() override {
+    dawdle();
     if (size() == 1) return;
     turn_ = 1 - turn_;
-    meet({Call::barrier});
+    meet({.call = Call::barrier});
   }
 
   void send(const void* data, std::int64_t bytes, int peer) override {
+    dawdle();
     Channel& channel = channel_between(index_, peer);
     channel.data = data;
     channel.sent_bytes = bytes;
@@ -256,6 +209,7 @@ class ThreadComm final : public Comm {
   }
 
   void recv(void* data, std::int64_t bytes, int peer) override {
+    dawdle();
     Channel& channel = channel_between(peer, index_);
     std::uint32_t seen = await(channel.state, spins_, [](std::uint32_t state) {
       return state == Channel::offered || (state & aborted_bit) != 0;
@@ -273,12 +227,39 @@ class ThreadComm final : public Comm {
   }
 
  private:
+  static std::byte* at(void* data, std::int64_t bytes) {
+    return static_cast<std::byte*>(data) + bytes;
+  }
+  static const std::byte* at(const void* data, std::int64_t bytes) {
+    return static_cast<const std::byte*>(data) + bytes;
+  }
+  static void copy(void* to, const void* from, std::int64_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+
   Entry& entry(int member) { return group_->entries[turn_ * size() + member]; }
   std::byte* staged(int member) {
     return group_->staging.get() + (turn_ * size() + member) * small_bytes;
   }
 
   [[noreturn]] void throw_aborted() const { throw Aborted(abortion_->reason); }
+
+  // Sleeps for this call's share of the delays.
+  void dawdle() {
+    if (delays_.most_us == 0) return;
+    const std::uint64_t draw = random_bits(delays_.seed, group_->members[index_], calls_made_++);
+    std::this_thread::sleep_for(std::chrono::microseconds(draw % (delays_.most_us + 1)));
+  }
+
+  static void check_count(std::string_view name, std::int64_t count) {
+    require(count >= 0, name, " wants a count of 0 or more, not ", count);
+  }
+  void check_parts(std::string_view side, std::span<const std::int64_t> counts) const {
+    require(static_cast<int>(counts.size()) == size(), "group ", group_->name,
+            ": all_to_all_v has ", counts.size(), " counts to ", side, ", one for each of ", size(),
+            " members wanted");
+    for (std::int64_t count : counts) check_count("all_to_all_v", count);
+  }
 
   // Waits for all members; throws on all of them where they do not make the same call.
   void meet(const Entry& mine) {
@@ -291,21 +272,55 @@ class ThreadComm final : public Comm {
     }
   }
 
-  template <class T, class Op>
-  void reduce_staged(void* data, std::int64_t count, Op op) {
-    for (int k = 0; k < size(); ++k) buffers_[k] = staged(k);
-    reduce_private(static_cast<T*>(data), buffers_, 0, count, op);
+  // One collective: `work(staged)` finds in sources_ what each member brings, `bytes` of them on
+  // all members alike, and throws nothing.
+  template <class Work>
+  void exchange(const Entry& mine, std::int64_t bytes, Work work) {
+    const bool small = bytes <= small_bytes;
+    turn_ = 1 - turn_;
+    if (small) copy(staged(index_), mine.from, bytes);
+    meet(mine);
+    for (int k = 0; k < size(); ++k) sources_[k] = small ? staged(k) : entry(k).from;
+    work(small);
+    if (!small) group_->leave.pass(leave_target_, size(), spins_);
   }
 
   template <class T, class Op>
+  void reduce_whole(void* data, std::int64_t count, Op op) {
+    reduce_blocks<T>(sources_, 0, count, op,
+                     [&](const auto& block, std::int64_t i) { block.store(data, i); });
+  }
+
+  // This member's part of a large all_reduce, for everybody.
+  template <class T, class Op>
   void reduce_part(std::int64_t count, Op op) {
-    for (int k = 0; k < size(); ++k) buffers_[k] = entry(k).data;
     // Parts are whole cache lines of a buffer that starts at one.
     constexpr std::int64_t line = line_bytes / sizeof(T);
     const std::int64_t lines = (count + line - 1) / line;
     const auto start = [&](int member) { return std::min(count, lines * member / size() * line); };
-    reduce_shared<T>(buffers_, start(index_), start(index_ + 1), op);
-    group_->leave.pass(leave_target_, size(), spins_);
+    reduce_blocks<T>(sources_, start(index_), start(index_ + 1), op,
+                     [&](const auto& block, std::int64_t i) {
+                       for (int k = 0; k < size(); ++k) block.store(entry(k).to, i);
+                     });
+  }
+
+  // What is wrong with the sizes that two members gave for one part of an all_to_all_v; "" if
+  // nothing is.
+  std::string disagreement(int sender, int receiver) {
+    const std::int64_t sent = entry(sender).sent[receiver];
+    const std::int64_t wanted = entry(receiver).wanted[sender];
+    if (sent == wanted) return "";
+    return cat("group ", group_->name, ": all_to_all_v sends ", sent, " elements from rank ",
+               group_->members[sender], " to rank ", group_->members[receiver], ", which wants ",
+               wanted);
+  }
+
+  void copy_parts(void* to, std::span<const std::int64_t> counts, int element_bytes) {
+    for (int k = 0; k < size(); ++k) {
+      const std::int64_t bytes = counts[k] * element_bytes;
+      copy(to, at(sources_[k], entry(k).begin[index_] * element_bytes), bytes);
+      to = at(to, bytes);
+    }
   }
 
   Channel& channel_between(int sender, int receiver) {
@@ -325,9 +340,12 @@ class ThreadComm final : public Comm {
   const std::shared_ptr<const Abortion> abortion_;
   const int index_;
   const int spins_;
+  const Delays delays_;
+  std::atomic<std::uint64_t> calls_made_{0};  // counted with delays only
   std::uint32_t enter_target_ = 0, leave_target_ = 0;
   int turn_ = 0;
-  std::vector<void*> buffers_;  // of all members, for the call at hand
+  std::vector<const void*> sources_;  // of all members, for the call at hand
+  std::vector<std::int64_t> begin_;   // of the parts that an all_to_all_v sends
 };
 
 }  // namespace
@@ -335,14 +353,17 @@ class ThreadComm final : public Comm {
 struct ThreadWorld::State {
   int ranks = 0;
   int spins = 0;
+  Delays delays;
   std::shared_ptr<Abortion> abortion = std::make_shared<Abortion>();
   std::mutex mutex;
   std::map<std::pair<std::string, std::vector<int>>, std::shared_ptr<Group>> groups;
 };
 
-ThreadWorld::ThreadWorld(int ranks) : state_(std::make_unique<State>()) {
+ThreadWorld::ThreadWorld(int ranks, Delays delays) : state_(std::make_unique<State>()) {
   require(ranks >= 1, "a world wants at least one rank, not ", ranks);
+  require(delays.most_us >= 0, "delays of at most ", delays.most_us, " us: give 0 or more");
   state_->ranks = ranks;
+  state_->delays = delays;
   // A spinning waiter is only harmless where it has a core of its own.
   state_->spins = ranks <= static_cast<int>(std::thread::hardware_concurrency()) ? 64 : 0;
 }
@@ -370,7 +391,7 @@ std::unique_ptr<Comm> ThreadWorld::comm(const std::string& name, const std::vect
   require(!group->joined[index], "group ", name, ": rank ", rank, " has its Comm already");
   group->joined[index] = true;
   return std::make_unique<ThreadComm>(group, state_->abortion, static_cast<int>(index),
-                                      state_->spins);
+                                      state_->spins, state_->delays);
 }
 
 void ThreadWorld::abort(const std::string& reason) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace mb {
 namespace {
@@ -21,11 +22,7 @@ class RooflineCost final : public CostModel {
           bytes_moved(op) / (machine.memory_gb_per_s * 1e9 * machine.memory_efficiency);
       op_ns_.push_back(to_ns(machine.launch_us * 1e-6 + std::max(compute, memory)));
     }
-    for (int axes = 0; axes < (1 << kAxes); ++axes) {
-      const Group group{static_cast<std::uint8_t>(axes)};
-      levels_.push_back({plan.mesh.group_size(group), plan.mesh.crosses_nodes(group)});
-    }
-    ends_cross_ = plan.mesh.crosses_nodes(kEnds);
+    find_levels(plan);
     find_hops_between_nodes(plan.mesh);
   }
 
@@ -34,8 +31,7 @@ class RooflineCost final : public CostModel {
     if (const auto* compute = std::get_if<Compute>(&instruction.action)) return op_ns_[compute->op];
     const auto bytes = payload_bytes(plan.programs[stage], instruction);
     if (const auto* collective = std::get_if<Collective>(&instruction.action)) {
-      const Group group = collective->group;
-      const Level level = group.ends ? Level{2, ends_cross_} : levels_[group.axes];
+      const Level level = levels_.at(collective->group);
       return to_ns(
           collective_seconds(collective->kind, bytes, level.ranks, link(level.crosses_nodes)));
     }
@@ -55,6 +51,16 @@ class RooflineCost final : public CostModel {
   const Link& link(bool crosses_nodes) const {
     return crosses_nodes ? machine_.inter : machine_.intra;
   }
+  void find_levels(const Plan& plan) {
+    for (const Program& program : plan.programs) {
+      for (const Instruction& instruction : program.instructions) {
+        const auto* collective = std::get_if<Collective>(&instruction.action);
+        if (!collective || levels_.contains(collective->group)) continue;
+        const Group group = collective->group;
+        levels_[group] = {plan.mesh.group_size(group), plan.mesh.crosses_nodes(group)};
+      }
+    }
+  }
   void find_hops_between_nodes(const Mesh& mesh) {
     for (const std::vector<int>& pipeline : mesh.groups(group_of(Axis::pp))) {
       for (int a = 0; a < stages_; ++a) {
@@ -68,8 +74,7 @@ class RooflineCost final : public CostModel {
 
   Machine machine_;
   std::vector<std::int64_t> op_ns_;  // by Plan::ops
-  std::vector<Level> levels_;        // by Group::axes
-  bool ends_cross_ = false;
+  std::map<Group, Level> levels_;    // of all groups of the plan
   int stages_;
   std::vector<bool> hop_crosses_nodes_;  // by stage and peer: some pair of ranks is on two nodes
 };
@@ -101,6 +106,8 @@ class FixedCostModel final : public CostModel {
 
 double collective_seconds(CollectiveKind kind, std::int64_t bytes, int ranks, const Link& link) {
   if (ranks < 2) return 0;
+  if (kind == CollectiveKind::shift)
+    return link.latency_us * 1e-6 + static_cast<double>(bytes) / (link.gb_per_s * 1e9);
   const double steps = (kind == CollectiveKind::all_reduce ? 2.0 : 1.0) * (ranks - 1);
   return steps *
          (link.latency_us * 1e-6 + static_cast<double>(bytes) / ranks / (link.gb_per_s * 1e9));

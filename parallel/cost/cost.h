@@ -21,8 +21,9 @@ class CostModel {
 
 // Operations by roofline, launch + max(flops / (peak * efficiency), bytes / (bandwidth *
 // efficiency)); collectives by alpha-beta over a ring: an all-reduce of n bytes over g ranks takes
-// 2 (g - 1) (latency + n / g / bandwidth), the others half; a send latency + n / bandwidth. The
-// link is `inter` if any group of the kind, or any pair of ranks of the two stages, spans nodes.
+// 2 (g - 1) (latency + n / g / bandwidth), the others half; a send or shift latency + n /
+// bandwidth. The link is `inter` if any group of the kind, or any pair of ranks of the two stages,
+// spans nodes.
 std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine);
 
 // For closed forms: every layer's forward and the two halves of its backward take a fixed time, all

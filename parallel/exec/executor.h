@@ -58,6 +58,8 @@ struct LiveSettings {
   const BatchSource* batches = nullptr;  // must outlive the executor
   // A run in which no rank ends an instruction for so long is aborted, and each rank's place named.
   double timeout_s = 60;
+  std::uint64_t seed = 1;  // of dropout
+  Delays delays;           // of communication, for tests
 };
 // Ranks as threads of this process over CPU devices. Keeps a reference to `plan`.
 std::unique_ptr<Executor> make_thread_executor(const Plan& plan, const LiveSettings& settings);

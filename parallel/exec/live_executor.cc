@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "parallel/device/device.h"
+#include "parallel/exec/collectives.h"
 #include "parallel/exec/executor.h"
 #include "parallel/exec/marker.h"
 #include "parallel/exec/memory_counter.h"
@@ -34,9 +35,7 @@ class Rank {
         device_(make_cpu_device(kStreams, cat("r", rank))) {
     arena_ = static_cast<std::byte*>(device_->allocate(
         static_cast<std::size_t>(std::max<std::int64_t>(program_.arena_bytes, 1))));
-    context_.shard_index = plan.mesh.coordinate(rank, Axis::tp);
-    context_.data_index = plan.mesh.coordinate(rank, Axis::dp);
-    context_.batches = settings.batches;
+    place_on(plan.mesh);
     make_comms();
     initialise();
     for (const Tensor& tensor : program_.tensors) {
@@ -138,6 +137,17 @@ class Rank {
                                                             : program_.reads(instruction)[0];
   }
 
+  void place_on(const Mesh& mesh) {
+    context_.shard_index = mesh.coordinate(rank_, Axis::tp);
+    context_.context_index = mesh.coordinate(rank_, Axis::cp);
+    context_.data_index = mesh.data_index(rank_);
+    context_.owner_index = mesh.index_in(kDataOwners, rank_);
+    context_.expert_owner_index = mesh.index_in(kExpertOwners, rank_);
+    context_.replica_index = mesh.coordinate(rank_, Axis::rdp);
+    context_.seed = settings_.seed;
+    context_.batches = settings_.batches;
+  }
+
   void make_comms() {
     for (const Instruction& instruction : program_.instructions) {
       if (std::holds_alternative<Compute>(instruction.action) ||
@@ -236,6 +246,10 @@ class Rank {
   };
 
   void* address(TensorId id) const { return arena_ + program_.tensors[id].offset; }
+  Operand operand(TensorId id) const {
+    const Tensor& tensor = program_.tensors[id];
+    return {address(id), tensor.elements, tensor.dtype};
+  }
 
   void perform(const Instruction& instruction) {
     const auto reads = program_.reads(instruction), writes = program_.writes(instruction);
@@ -246,6 +260,9 @@ class Rank {
       for (std::size_t i = 0; i < writes.size(); ++i) out[i] = address(writes[i]);
       OpContext context = context_;
       context.micro_batch = std::max(instruction.label.micro_batch, 0);
+      context.first_sample = (static_cast<std::int64_t>(context.data_index) * plan_.micro_batches +
+                              context.micro_batch) *
+                             plan_.micro_batch;
       run_cpu_op(plan_.op(*compute), context, std::span(in.data(), reads.size()),
                  std::span(out.data(), writes.size()));
       return;
@@ -262,11 +279,11 @@ class Rank {
     } else if (const auto* recv = std::get_if<Recv>(&instruction.action)) {
       comm.recv(address(writes[0]), program_.tensors[writes[0]].bytes, recv->from);
     } else {
-      const auto& collective = std::get<Collective>(instruction.action);
-      require(collective.kind == CollectiveKind::all_reduce, "mode=threads has no ",
-              name_of(collective.kind));
-      const Tensor& tensor = program_.tensors[writes[0]];
-      comm.all_reduce(address(writes[0]), tensor.elements, tensor.dtype, collective.op);
+      std::array<Operand, kMostOperands> in, out;
+      for (std::size_t i = 0; i < reads.size(); ++i) in[i] = operand(reads[i]);
+      for (std::size_t i = 0; i < writes.size(); ++i) out[i] = operand(writes[i]);
+      run_collective(comm, std::get<Collective>(instruction.action),
+                     std::span(in.data(), reads.size()), std::span(out.data(), writes.size()));
     }
   }
 
@@ -293,7 +310,10 @@ class Rank {
 class ThreadExecutor final : public Executor {
  public:
   ThreadExecutor(const Plan& plan, const LiveSettings& settings)
-      : plan_(plan), settings_(settings), world_(plan.mesh.world()), ranks_(plan.mesh.world()) {
+      : plan_(plan),
+        settings_(settings),
+        world_(plan.mesh.world(), settings.delays),
+        ranks_(plan.mesh.world()) {
     on_all_ranks([this](int rank) {
       ranks_[rank] = std::make_unique<Rank>(plan_, rank, settings_, world_);
     });

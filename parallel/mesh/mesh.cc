@@ -10,9 +10,12 @@
 namespace mb {
 namespace {
 
-constexpr std::array kAllAxes = {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp};
+constexpr std::array kAllAxes = {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::rdp, Axis::pp};
 // As meshes are written, from outside in.
-constexpr std::array kTextOrder = {Axis::dp, Axis::pp, Axis::cp, Axis::ep, Axis::tp};
+constexpr std::array kTextOrder = {Axis::rdp, Axis::dp, Axis::pp, Axis::cp, Axis::ep, Axis::tp};
+// Places in the global batch.
+constexpr Group kBatchShares{group_of(Axis::ep).axes | group_of(Axis::dp).axes |
+                             group_of(Axis::rdp).axes};
 constexpr std::int64_t kMostRanks = 1 << 20;
 
 int index_of(Axis axis) { return static_cast<int>(axis); }
@@ -22,7 +25,8 @@ Axis axis_named(std::string_view name, std::string_view whole) {
   for (const Axis axis : kAllAxes) {
     if (name_of(axis) == name) return axis;
   }
-  throw Error(cat("'", whole, "': unknown axis '", name, "'; known are dp, pp, cp, ep and tp"));
+  throw Error(
+      cat("'", whole, "': unknown axis '", name, "'; known are rdp, dp, pp, cp, ep and tp"));
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -56,6 +60,8 @@ std::string_view name_of(Axis axis) {
       return "ep";
     case Axis::dp:
       return "dp";
+    case Axis::rdp:
+      return "rdp";
     case Axis::pp:
       return "pp";
   }
@@ -63,6 +69,11 @@ std::string_view name_of(Axis axis) {
 }
 
 std::string name_of(Group group) {
+  if (group.part > 0) {
+    const int part = group.part;
+    group.part = 0;
+    return cat(name_of(group), '/', part);
+  }
   if (group == kWorld) return "world";
   if (group == kEnds) return "embedding";
   std::string text;
@@ -161,10 +172,23 @@ int Mesh::group_size(Group group) const {
     if (!spans(group, axis)) continue;
     ranks *= axis == Axis::pp && group.ends ? std::min(size(axis), 2) : size(axis);
   }
-  return ranks;
+  if (group.part == 0) return ranks;
+  const int part = group.part;
+  require(ranks % part == 0, "mesh ", to_text(), ": group ", name_of(group), " has ", ranks,
+          " ranks, which parts of ", part, " do not divide");
+  require(!spans(group, Axis::pp), "mesh ", to_text(), ": group ", name_of(group),
+          " spans stages and cannot be cut");
+  return part;
 }
 
 std::vector<int> Mesh::members(Group group, int rank) const {
+  if (group.part > 0) {
+    const int part = group_size(group);
+    group.part = 0;
+    const std::vector<int> all = members(group, rank);
+    const auto run = all.begin() + index_in(group, rank) / part * part;
+    return {run, run + part};
+  }
   Coordinates first = coordinates(rank);
   const int last_stage = size(Axis::pp) - 1;
   const int stage = first[index_of(Axis::pp)];
@@ -187,7 +211,18 @@ std::vector<int> Mesh::members(Group group, int rank) const {
   return ranks;
 }
 
+int Mesh::index_in(Group group, int rank) const {
+  const std::vector<int> ranks = members(group, rank);
+  const auto place = std::find(ranks.begin(), ranks.end(), rank);
+  require(place != ranks.end(), "mesh ", to_text(), ": rank ", rank, " is in no group ",
+          name_of(group));
+  return static_cast<int>(place - ranks.begin());
+}
+
 std::vector<std::vector<int>> Mesh::groups(Group group) const {
+  const int part = group_size(group);
+  const bool cut = group.part > 0;
+  group.part = 0;
   std::vector<std::vector<int>> all;
   for (int rank = 0; rank < world(); ++rank) {
     const Coordinates place = coordinates(rank);
@@ -195,10 +230,20 @@ std::vector<std::vector<int>> Mesh::groups(Group group) const {
       return !spans(group, axis) || place[index_of(axis)] == 0;
     });
     std::vector<int> ranks = first ? members(group, rank) : std::vector<int>{};
-    if (!ranks.empty()) all.push_back(std::move(ranks));
+    if (cut) {
+      for (auto run = ranks.begin(); run != ranks.end(); run += part)
+        all.emplace_back(run, run + part);
+    } else if (!ranks.empty()) {
+      all.push_back(std::move(ranks));
+    }
   }
+  if (cut) std::sort(all.begin(), all.end());
   return all;
 }
+
+int Mesh::data_size() const { return group_size(kBatchShares); }
+
+int Mesh::data_index(int rank) const { return index_in(kBatchShares, rank); }
 
 bool Mesh::crosses_nodes(Group group) const {
   const std::vector<std::vector<int>> all = groups(group);

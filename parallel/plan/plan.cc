@@ -27,8 +27,11 @@ char letter_of(Pass pass) { return "LFBIWRGO"[static_cast<int>(pass)]; }
 
 namespace {
 TensorId payload(const Program& program, const Instruction& instruction) {
-  return std::holds_alternative<Recv>(instruction.action) ? program.writes(instruction).front()
-                                                          : program.reads(instruction).front();
+  const auto* collective = std::get_if<Collective>(&instruction.action);
+  const bool gather = collective && collective->kind == CollectiveKind::all_gather;
+  return gather || std::holds_alternative<Recv>(instruction.action)
+             ? program.writes(instruction).front()
+             : program.reads(instruction).front();
 }
 }  // namespace
 

@@ -1,6 +1,6 @@
 // The Plan: what every rank of a mesh does in one step, as plain data. Read this file first.
 //
-// A Plan holds one Program per pipeline stage; ranks that differ only in their dp, tp, cp or ep
+// A Plan holds one Program per pipeline stage; ranks that differ only in another
 // coordinate run the same one. A Program is a list of Instructions, each on a stream. Order within
 // a stream is list order; across streams only `after` orders. Across ranks nothing is an edge:
 // sends meet receives, and collectives each other, by their order in a group, as on hardware. List
@@ -120,6 +120,10 @@ struct Tensor {
 struct Compute {
   std::uint32_t op;
 };  // index into Plan::ops
+// In place where reads[0] and writes[0] are one tensor: the part of an all_gather or reduce_scatter
+// lies at the member's own place in it. An all_to_all_v reads buffer, send_counts[n] int32 and
+// recv_counts[n] int32: rows for each of the group's n experts, of which each member has an equal
+// run. A broadcast is from the first member.
 struct Collective {
   CollectiveKind kind;
   ReduceOp op;
@@ -216,6 +220,8 @@ struct Program {
 
 struct Plan {
   Mesh mesh;
+  int micro_batches = 1;           // of a data rank
+  std::int64_t micro_batch = 1;    // sequences
   std::vector<Program> programs;   // by pipeline stage
   std::vector<Op> ops;             // each once
   std::vector<std::string> names;  // of sites and tensors
@@ -225,8 +231,9 @@ struct Plan {
   const Op& op(const Compute& compute) const { return ops[compute.op]; }
 };
 
-// Bytes that a collective, send, receive or copy carries: its first read, or for a receive its
-// write.
+// Bytes that a collective, send, receive or copy carries: its first read, or for a receive and an
+// all_gather its write. So the full vector of a collective; for an all_to_all_v the buffer, which
+// is as long as the most that a rank sends, and exactly as long where no tokens are dropped.
 std::int64_t payload_bytes(const Program& program, const Instruction& instruction);
 std::int64_t payload_elements(const Program& program, const Instruction& instruction);
 

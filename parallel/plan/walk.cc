@@ -7,7 +7,8 @@ namespace {
 
 // Members of a group meet on one stream, each stream with its own communicator.
 int key_of(Group group, Stream stream) {
-  return (group.axes * 2 + group.ends) * kStreams + static_cast<int>(stream);
+  const int groups = (group.part << kAxes | group.axes) * 2 + group.ends;
+  return groups * kStreams + static_cast<int>(stream);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ def make_row(mesh="pp4", micro_batches=8, schedule="1f1b", mode="threads", steps
         "role": "single", "pair": None, "order": None, "seed": 1, "status": "ok", "status_detail": {},
         "metrics": metrics, "ranks": {}, "env": {}, "artifacts": {}, "raw": None,
         "mode": mode, "virtual_time": virtual, "steps": {"warm_up": 2, "measured": steps},
-        "mesh": {"text": mesh, "world": world, "axes": axes, "order": "tp-cp-ep-dp-pp", "ranks_per_node": 8},
+        "mesh": {"text": mesh, "world": world, "axes": axes, "order": "tp-cp-ep-dp-rdp-pp", "ranks_per_node": 8},
         "convention": {"name": "megatron", "source": "Narayanan et al., SC 2021"},
         "peak": {"flops_per_s": 1e11, "devices": world, "dtype": "fp32", "source": "measured"},
         "verified": {"ok": not virtual, "by": None if virtual else "one rank in fp64"},

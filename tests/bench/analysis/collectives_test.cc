@@ -39,8 +39,12 @@ TEST(Collectives, LastArrivalOfEveryOperationIsLeftOutOfTheWaits) {
 
 TEST(Collectives, AllGatherCountsTheTotalOutput) {
   HandPlan hand("dp4");
+  Program& program = hand.plan.programs[0];
+  program.tensors.push_back({.bytes = 1600, .elements = 400, .persistent = true});
+  program.operands.push_back(1);
   hand.add(0, Collective{CollectiveKind::all_gather, ReduceOp::sum, group_of(Axis::dp)},
            Stream::dp);
+  program.instructions.back().writes = {1, 1};
   const std::vector<Timeline> steps = {empty_timeline(hand.plan)};
   const auto profile = profile_collectives(hand.plan, steps);
   EXPECT_EQ(profile[0].bytes, 1600);

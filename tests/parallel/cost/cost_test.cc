@@ -112,7 +112,16 @@ TEST(CollectiveSeconds, FollowsTheRing) {
   EXPECT_DOUBLE_EQ(seconds(CollectiveKind::all_reduce, 8), 14 * (2e-6 + 1e6 / 50e9));
   EXPECT_DOUBLE_EQ(seconds(CollectiveKind::all_gather, 8), 7 * (2e-6 + 1e6 / 50e9));
   EXPECT_DOUBLE_EQ(seconds(CollectiveKind::reduce_scatter, 4), 3 * (2e-6 + 2e6 / 50e9));
+  EXPECT_DOUBLE_EQ(seconds(CollectiveKind::all_to_all, 8), 7 * (2e-6 + 1e6 / 50e9));
+  EXPECT_DOUBLE_EQ(seconds(CollectiveKind::all_to_all_v, 8), 7 * (2e-6 + 1e6 / 50e9));
   EXPECT_EQ(seconds(CollectiveKind::all_reduce, 1), 0);
+}
+
+TEST(CollectiveSeconds, OfAShiftAreThoseOfOneMessage) {
+  const Link link{.latency_us = 2, .gb_per_s = 50};
+  EXPECT_DOUBLE_EQ(collective_seconds(CollectiveKind::shift, 8'000'000, 8, link),
+                   2e-6 + 8e6 / 50e9);
+  EXPECT_EQ(collective_seconds(CollectiveKind::shift, 8'000'000, 1, link), 0);
 }
 
 TEST(FixedCost, IsThatOfLayersAndHopsAlone) {

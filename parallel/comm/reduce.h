@@ -1,0 +1,119 @@
+// Sums and maxima over the members' buffers, always in the order of the members: for 16-bit types
+// in fp32 and rounded once. For implementations of Comm.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "parallel/comm/collective.h"
+#include "workloads/base/dtype.h"
+#include "workloads/base/half.h"
+
+namespace mb {
+
+struct Sum {
+  template <class T>
+  T operator()(T a, T b) const {
+    return a + b;
+  }
+  std::int32_t operator()(std::int32_t a, std::int32_t b) const {  // modulo 2^32
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+  }
+};
+
+// NaN if either is.
+struct Max {
+  template <class T>
+  T operator()(T a, T b) const {
+    return a >= b || a != a ? a : b;
+  }
+};
+
+// What elements of type T are reduced in.
+template <class T>
+using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
+
+// A block of a reduction, small enough to stay in the first-level cache.
+template <class T>
+class Block {
+ public:
+  static constexpr std::int64_t capacity = 4096 / sizeof(Wide<T>);
+
+  // Elements [begin, begin + count) of buffers[0] op buffers[1] op ..., at most `capacity`.
+  template <class Op>
+  void reduce(const std::vector<const void*>& buffers, std::int64_t begin, std::int64_t count,
+              Op op) {
+    const auto from = [&](std::size_t k) { return static_cast<const T*>(buffers[k]) + begin; };
+    count_ = count;
+    if (buffers.size() == 1) return load(from(0));
+    combine(from(0), from(1), op);
+    for (std::size_t k = 2; k < buffers.size(); ++k) combine(wide_, from(k), op);
+    if constexpr (!std::is_same_v<T, Wide<T>>) {
+      for (std::int64_t i = 0; i < count; ++i) rounded_[i] = T(wide_[i]);
+    }
+  }
+
+  void store(void* to, std::int64_t begin) const {
+    const T* from = nullptr;
+    if constexpr (std::is_same_v<T, Wide<T>>) {
+      from = wide_;
+    } else {
+      from = rounded_;
+    }
+    std::memcpy(static_cast<T*>(to) + begin, from, count_ * sizeof(T));
+  }
+
+ private:
+  void load(const T* from) {
+    if constexpr (std::is_same_v<T, Wide<T>>) {
+      std::memcpy(wide_, from, count_ * sizeof(T));
+    } else {
+      std::memcpy(rounded_, from, count_ * sizeof(T));
+    }
+  }
+  // a may be the block itself.
+  template <class A, class Op>
+  void combine(const A* a, const T* b, Op op) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count_; ++i)
+      wide_[i] = op(static_cast<Wide<T>>(a[i]), static_cast<Wide<T>>(b[i]));
+  }
+
+  std::int64_t count_ = 0;
+  alignas(64) Wide<T> wide_[capacity];
+  alignas(64) T rounded_[std::is_same_v<T, Wide<T>> ? 1 : capacity];
+};
+
+// Calls store(block, at) for one block after another of elements [begin, end) of the reduction.
+template <class T, class Op, class Store>
+void reduce_blocks(const std::vector<const void*>& buffers, std::int64_t begin, std::int64_t end,
+                   Op op, Store store) {
+  Block<T> block;
+  for (std::int64_t at = begin; at < end; at += Block<T>::capacity) {
+    block.reduce(buffers, at, std::min(Block<T>::capacity, end - at), op);
+    store(block, at);
+  }
+}
+
+// Calls fn(T{}, op).
+template <class Fn>
+void dispatch(DType type, ReduceOp op, Fn fn) {
+  const auto with_op = [&](auto zero) { op == ReduceOp::sum ? fn(zero, Sum{}) : fn(zero, Max{}); };
+  switch (type) {
+    case DType::fp32:
+      return with_op(float{});
+    case DType::fp64:
+      return with_op(double{});
+    case DType::bf16:
+      return with_op(Bf16{});
+    case DType::fp16:
+      return with_op(Fp16{});
+    case DType::int32:
+      return with_op(std::int32_t{});
+  }
+}
+
+}  // namespace mb
