@@ -23,10 +23,6 @@ void check_size(const Collective& collective, const Operand& operand, std::int64
           operand.elements, " elements where ", wanted, " are wanted");
 }
 
-void* own_part(const Comm& comm, const Operand& whole, std::int64_t part) {
-  return static_cast<std::byte*>(whole.data) + comm.index() * part * size_of(whole.type);
-}
-
 // To work in place on what is written.
 void bring(const Collective& collective, const Operand& from, const Operand& to) {
   check_size(collective, from, to.elements);
@@ -64,6 +60,12 @@ void all_to_all_v(Comm& comm, const Collective& collective, std::span<const Oper
 
 }  // namespace
 
+Operand slice_of(const Operand& whole, int ways, int index) {
+  const std::int64_t part = whole.elements / ways;
+  return {static_cast<std::byte*>(whole.data) + index * part * size_of(whole.type), part,
+          whole.type};
+}
+
 void run_collective(Comm& comm, const Collective& collective, std::span<const Operand> reads,
                     std::span<const Operand> writes) {
   const Operand &from = reads[0], &to = writes[0];
@@ -75,14 +77,15 @@ void run_collective(Comm& comm, const Collective& collective, std::span<const Op
     case CollectiveKind::all_gather: {
       const std::int64_t part = part_of(comm, collective, to.elements);
       if (!in_place) check_size(collective, from, part);
-      return comm.all_gather(in_place ? own_part(comm, to, part) : from.data, to.data, part,
-                             to.type);
+      return comm.all_gather(in_place ? slice_of(to, comm.size(), comm.index()).data : from.data,
+                             to.data, part, to.type);
     }
     case CollectiveKind::reduce_scatter: {
       const std::int64_t part = part_of(comm, collective, from.elements);
       if (!in_place) check_size(collective, to, part);
-      return comm.reduce_scatter(from.data, in_place ? own_part(comm, from, part) : to.data, part,
-                                 from.type, collective.op);
+      return comm.reduce_scatter(
+          from.data, in_place ? slice_of(from, comm.size(), comm.index()).data : to.data, part,
+          from.type, collective.op);
     }
     case CollectiveKind::broadcast:
       if (comm.index() == 0) bring(collective, from, to);

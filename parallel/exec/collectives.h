@@ -17,6 +17,9 @@ struct Operand {
   DType type = DType::fp32;
 };
 
+// The `index`-th of `ways` equal slices.
+Operand slice_of(const Operand& whole, int ways, int index);
+
 // Throws Error for operands that the group's size does not divide, and where an all_to_all_v would
 // receive more than there is room for.
 void run_collective(Comm& comm, const Collective& collective, std::span<const Operand> reads,

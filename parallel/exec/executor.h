@@ -19,8 +19,11 @@ namespace mb {
 // Numbers of the training step; absent in virtual time.
 struct Training {
   double loss = 0;           // summed loss over the global batch's valid tokens / their number
+  double balance_loss = 0;   // of routers, over the same number; not part of `loss`
   double gradient_norm = 0;  // before clipping
   std::int64_t valid_tokens = 0;
+  double loss_scale = 1;
+  bool skipped = false;  // the gradient was not finite, and nothing was updated
 };
 
 struct StepResult {

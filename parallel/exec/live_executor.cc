@@ -17,6 +17,7 @@
 #include "parallel/exec/watchdog.h"
 #include "parallel/plan/text.h"
 #include "workloads/base/error.h"
+#include "workloads/base/half.h"
 #include "workloads/ops/peak.h"
 
 namespace mb {
@@ -33,8 +34,11 @@ class Rank {
         settings_(settings),
         world_(world),
         device_(make_cpu_device(kStreams, cat("r", rank))) {
-    arena_ = static_cast<std::byte*>(device_->allocate(
-        static_cast<std::size_t>(std::max<std::int64_t>(program_.arena_bytes, 1))));
+    for (const bool host : {false, true}) {
+      const std::int64_t bytes = host ? program_.host_bytes : program_.arena_bytes;
+      memory_of_[host] = static_cast<std::byte*>(
+          device_->allocate(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))));
+    }
     place_on(plan.mesh);
     make_comms();
     initialise();
@@ -97,7 +101,7 @@ class Rank {
   std::vector<double> read(TensorId id) const {
     const Tensor& tensor = program_.tensors[id];
     std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes));
-    device_->copy_to_host(bytes.data(), arena_ + tensor.offset, bytes.size());
+    device_->copy_to_host(bytes.data(), address(id), bytes.size());
     std::vector<double> values(static_cast<std::size_t>(tensor.elements));
     const auto convert = [&]<class T>(T) {
       const T* from = reinterpret_cast<const T*>(bytes.data());
@@ -113,8 +117,12 @@ class Rank {
       case DType::int32:
         convert(std::int32_t{});
         break;
-      default:
-        throw Error(cat("cannot read ", name_of(tensor.dtype), " tensors"));
+      case DType::bf16:
+        convert(Bf16{});
+        break;
+      case DType::fp16:
+        convert(Fp16{});
+        break;
     }
     return values;
   }
@@ -129,7 +137,9 @@ class Rank {
   static CommKey key_of(const Instruction& instruction) {
     if (const auto* collective = std::get_if<Collective>(&instruction.action))
       return {collective->group, instruction.stream, false};
-    return {group_of(Axis::pp), Stream::pp_send, true};  // sends and receives share one
+    // The sends and receives of a lane share one.
+    const int lane = lane_of(instruction.stream);
+    return {group_of(Axis::pp), send_stream(lane % 2 != 0, lane / 2 != 0), true};
   }
 
   TensorId payload_of(const Instruction& instruction) const {
@@ -159,31 +169,60 @@ class Rank {
       if (key.point_to_point)
         message_element_bytes_ = size_of(program_.tensors[payload_of(instruction)].dtype);
       comm = world_.comm(
-          cat(name_of(key.group), ' ', key.point_to_point ? "messages" : name_of(key.stream)),
+          cat(name_of(key.group), key.point_to_point ? " messages " : " ", name_of(key.stream)),
           plan_.mesh.members(key.group, rank_), rank_);
     }
   }
 
   void initialise() {
-    for (const Tensor& tensor : program_.tensors) {
+    for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
+      const Tensor& tensor = program_.tensors[t];
       if (tensor.persistent && tensor.base == kNone)
-        std::memset(arena_ + tensor.offset, 0, static_cast<std::size_t>(tensor.bytes));
+        std::memset(address(t), 0, static_cast<std::size_t>(tensor.bytes));
     }
-    for (const ParameterTensors& parameter : program_.parameters) {
-      const Tensor& tensor = program_.tensors[parameter.value];
-      std::vector<double> values(static_cast<std::size_t>(tensor.elements));
-      for (std::int64_t i = 0; i < tensor.elements; ++i) {
-        const std::int64_t global = parameter.spec.global_index(context_.shard_index, i);
+    const int expert_shard = plan_.mesh.coordinate(rank_, Axis::ep);
+    for (const Parameter& parameter : program_.parameters) {
+      const Bucket& bucket = program_.buckets[parameter.bucket];
+      std::vector<double> values(static_cast<std::size_t>(parameter.spec.local_elements()));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::int64_t global = parameter.spec.global_index(context_.shard_index, expert_shard,
+                                                                static_cast<std::int64_t>(i));
         values[i] = global < 0 ? 0.0 : initial_value(parameter.spec, settings_.init, global);
       }
-      if (tensor.dtype == DType::fp64) {
-        device_->copy_to_device(arena_ + tensor.offset, values.data(),
-                                values.size() * sizeof(double));
-      } else {
-        const std::vector<float> rounded(values.begin(), values.end());
-        device_->copy_to_device(arena_ + tensor.offset, rounded.data(),
-                                rounded.size() * sizeof(float));
-      }
+      fill(bucket, bucket.value, bucket.whole_value, parameter.offset, values);
+      if (bucket.main != kNone)
+        fill(bucket, bucket.main, bucket.ways == 1, parameter.offset, values);
+    }
+  }
+
+  // Values from `offset` of the bucket on, as far as `id`, the whole of it or this rank's slice,
+  // has them.
+  void fill(const Bucket& bucket, TensorId id, bool whole, std::int64_t offset,
+            const std::vector<double>& values) {
+    const std::int64_t begin =
+        whole ? 0 : plan_.mesh.index_in(bucket.owners, rank_) * bucket.slice();
+    const std::int64_t end = begin + program_.tensors[id].elements;
+    const std::int64_t from = std::max(begin, offset),
+                       to = std::min(end, offset + static_cast<std::int64_t>(values.size()));
+    if (from >= to) return;
+    const std::span<const double> part(values.data() + (from - offset),
+                                       static_cast<std::size_t>(to - from));
+    const auto put = [&]<class T>(T) {
+      std::vector<T> rounded(part.size());
+      std::transform(part.begin(), part.end(), rounded.begin(),
+                     [](double value) { return static_cast<T>(value); });
+      device_->copy_to_device(static_cast<T*>(address(id)) + (from - begin), rounded.data(),
+                              rounded.size() * sizeof(T));
+    };
+    switch (program_.tensors[id].dtype) {
+      case DType::fp64:
+        return put(double{});
+      case DType::bf16:
+        return put(Bf16{});
+      case DType::fp16:
+        return put(Fp16{});
+      default:
+        return put(float{});
     }
   }
 
@@ -245,7 +284,10 @@ class Rank {
     bool active_;
   };
 
-  void* address(TensorId id) const { return arena_ + program_.tensors[id].offset; }
+  void* address(TensorId id) const {
+    const Tensor& tensor = program_.tensors[id];
+    return memory_of_[tensor.host] + tensor.offset;
+  }
   Operand operand(TensorId id) const {
     const Tensor& tensor = program_.tensors[id];
     return {address(id), tensor.elements, tensor.dtype};
@@ -282,8 +324,13 @@ class Rank {
       std::array<Operand, kMostOperands> in, out;
       for (std::size_t i = 0; i < reads.size(); ++i) in[i] = operand(reads[i]);
       for (std::size_t i = 0; i < writes.size(); ++i) out[i] = operand(writes[i]);
-      run_collective(comm, std::get<Collective>(instruction.action),
-                     std::span(in.data(), reads.size()), std::span(out.data(), writes.size()));
+      const auto& collective = std::get<Collective>(instruction.action);
+      if (collective.slices > 1) {
+        const int owner = plan_.mesh.index_in(collective.owners, rank_);
+        in[0] = out[0] = slice_of(out[0], collective.slices, owner);
+      }
+      run_collective(comm, collective, std::span(in.data(), reads.size()),
+                     std::span(out.data(), writes.size()));
     }
   }
 
@@ -294,7 +341,7 @@ class Rank {
   const LiveSettings& settings_;
   ThreadWorld& world_;
   std::unique_ptr<Device> device_;
-  std::byte* arena_ = nullptr;
+  std::array<std::byte*, 2> memory_of_{};  // of the device and of the second memory space
   OpContext context_;
   std::map<CommKey, std::unique_ptr<Comm>> comms_;
   std::vector<CommCount> carried_before_;  // in the order of comms_
@@ -334,9 +381,13 @@ class ThreadExecutor final : public Executor {
     });
     ++step_;
     const std::vector<double> scalars = ranks_[0]->read(ranks_[0]->program().scalars);
-    result.training = Training{.loss = scalars[0] / std::max(scalars[1], 1.0),
-                               .gradient_norm = std::sqrt(scalars[2]) / std::max(scalars[1], 1.0),
-                               .valid_tokens = static_cast<std::int64_t>(scalars[1])};
+    const double tokens = std::max(scalars[1], 1.0), scale = scalars[7];
+    result.training = Training{.loss = scalars[0] / tokens,
+                               .balance_loss = scalars[3] / tokens,
+                               .gradient_norm = std::sqrt(scalars[2]) / (tokens * scale),
+                               .valid_tokens = static_cast<std::int64_t>(scalars[1]),
+                               .loss_scale = scale,
+                               .skipped = !std::isfinite(scalars[2])};
     return result;
   }
   std::optional<MemoryPeak> memory(int rank) const override { return ranks_[rank]->memory(); }

@@ -36,11 +36,14 @@ TensorId payload(const Program& program, const Instruction& instruction) {
 }  // namespace
 
 std::int64_t payload_bytes(const Program& program, const Instruction& instruction) {
-  return program.tensors[payload(program, instruction)].bytes;
+  const Tensor& tensor = program.tensors[payload(program, instruction)];
+  return payload_elements(program, instruction) * size_of(tensor.dtype);
 }
 
 std::int64_t payload_elements(const Program& program, const Instruction& instruction) {
-  return program.tensors[payload(program, instruction)].elements;
+  const auto* collective = std::get_if<Collective>(&instruction.action);
+  return program.tensors[payload(program, instruction)].elements /
+         (collective ? collective->slices : 1);
 }
 
 }  // namespace mb

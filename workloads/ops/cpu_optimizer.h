@@ -14,6 +14,7 @@ void run(const StartStep& op, const KernelCall<T>& call) {
   double* scalars = out<double>(call, 0);
   fill_zero(scalars, call.context.step == 0 ? kScalars : kStepSums);
   if (call.context.step == 0) scalars[4] = op.loss_scale;
+  scalars[7] = scalars[4];
 }
 
 template <class T>
