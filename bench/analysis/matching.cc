@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <tuple>
 
@@ -12,12 +11,12 @@ namespace mb {
 namespace {
 
 // What a collective is matched by.
-using CallKey = std::tuple<Group, Stream, CollectiveKind>;
+using CallKey = std::tuple<std::uint8_t, bool, Stream, CollectiveKind>;
 using Calls = std::vector<InstructionId>;
 
 struct StageCalls {
   std::map<CallKey, Calls> collectives;
-  std::map<std::pair<int, int>, Calls> sends, receives;  // by the peer's stage, and lane
+  std::map<int, Calls> sends, receives;  // by the peer's stage
 };
 
 StageCalls calls_of(const Program& program) {
@@ -25,11 +24,11 @@ StageCalls calls_of(const Program& program) {
   for (InstructionId id = 0; id < static_cast<InstructionId>(program.instructions.size()); ++id) {
     const Instruction& i = program.instructions[id];
     if (const auto* c = std::get_if<Collective>(&i.action))
-      calls.collectives[{c->group, i.stream, c->kind}].push_back(id);
+      calls.collectives[{c->group.axes, c->group.ends, i.stream, c->kind}].push_back(id);
     else if (const auto* send = std::get_if<Send>(&i.action))
-      calls.sends[{send->to, lane_of(i.stream)}].push_back(id);
+      calls.sends[send->to].push_back(id);
     else if (const auto* recv = std::get_if<Recv>(&i.action))
-      calls.receives[{recv->from, lane_of(i.stream)}].push_back(id);
+      calls.receives[recv->from].push_back(id);
   }
   return calls;
 }
@@ -49,10 +48,10 @@ class Matcher {
     for (int lane = 0; lane < static_cast<int>(lanes_.size()); ++lane) {
       const StageCalls& calls = calls_[lanes_[lane].stage];
       for (const auto& [key, ids] : calls.collectives) meet(lane, key, ids);
-      for (const auto& [peer, ids] : calls.sends)
-        meet(lane, ids, peer, &StageCalls::receives, "sends to");
-      for (const auto& [peer, ids] : calls.receives)
-        meet(lane, ids, peer, &StageCalls::sends, "receives from");
+      for (const auto& [stage, ids] : calls.sends)
+        meet(lane, ids, stage, &StageCalls::receives, "sends to");
+      for (const auto& [stage, ids] : calls.receives)
+        meet(lane, ids, stage, &StageCalls::sends, "receives from");
     }
   }
 
@@ -61,7 +60,7 @@ class Matcher {
 
  private:
   void meet(int lane, const CallKey& key, const Calls& ids) {
-    const Group group = std::get<Group>(key);
+    const Group group{std::get<0>(key), std::get<1>(key)};
     const std::vector<int> lanes = lanes_of_group(plan_, timeline_, group, lanes_[lane].rank);
     if (lanes.size() < 2 || !done_.insert({key, lanes}).second) return;
     std::vector<const Calls*> calls;
@@ -70,7 +69,7 @@ class Matcher {
       const auto found = theirs.find(key);
       const std::size_t count = found == theirs.end() ? 0 : found->second.size();
       require(count == ids.size(), "group ", name_of(group), ": rank ", lanes_[lane].rank,
-              " makes ", ids.size(), " calls on stream ", name_of(std::get<Stream>(key)), ", rank ",
+              " makes ", ids.size(), " calls on stream ", name_of(std::get<2>(key)), ", rank ",
               lanes_[other].rank, " makes ", count);
       calls.push_back(&found->second);
     }
@@ -83,15 +82,14 @@ class Matcher {
   }
 
   // Sends or receives of `lane` and their counterparts at the peer stage.
-  void meet(int lane, const Calls& ids, std::pair<int, int> peer_stage_and_lane,
-            std::map<std::pair<int, int>, Calls> StageCalls::*side, const char* verb) {
-    const auto [peer_stage, message_lane] = peer_stage_and_lane;
+  void meet(int lane, const Calls& ids, int peer_stage, std::map<int, Calls> StageCalls::*side,
+            const char* verb) {
     const Lane& mine = lanes_[lane];
     Coordinates place = plan_.mesh.coordinates(mine.rank);
     place[static_cast<int>(Axis::pp)] = peer_stage;
     const int peer = plan_.mesh.rank_of(place), peer_lane = timeline_.lane_of_rank[peer];
-    const auto& theirs = calls_[peer_stage].*side;
-    const auto found = theirs.find({mine.stage, message_lane});
+    const std::map<int, Calls>& theirs = calls_[peer_stage].*side;
+    const auto found = theirs.find(mine.stage);
     const std::size_t count = found == theirs.end() ? 0 : found->second.size();
     require(count == ids.size(), "rank ", mine.rank, ": ", ids.size(), " ", verb, " rank ", peer,
             ", which has ", count, " to match");
@@ -149,15 +147,14 @@ std::string axis_name(const Instruction& instruction) {
 }
 
 CommAxes comm_axes(const Plan& plan) {
-  const std::vector<std::string> order = {"tp", "cp",  "ep",        "pp",
-                                          "dp", "rdp", "embedding", "world"};
+  const std::vector<std::string> order = {"tp", "cp", "ep", "pp", "dp", "embedding", "world"};
   const auto place = [&](const std::string& name) {
     return std::pair(std::find(order.begin(), order.end(), name) - order.begin(), name);
   };
-  std::map<std::optional<Group>, std::string> names;  // nullopt: sends and receives
+  std::map<int, std::string> names;  // by group; -1 for sends and receives
   const auto key_of = [](const Instruction& i) {
     const auto* c = std::get_if<Collective>(&i.action);
-    return c ? std::optional(c->group) : std::nullopt;
+    return c ? c->group.axes * 2 + c->group.ends : -1;
   };
   for (const Program& program : plan.programs)
     for (const Instruction& i : program.instructions)
@@ -170,7 +167,7 @@ CommAxes comm_axes(const Plan& plan) {
   std::sort(axes.names.begin(), axes.names.end(),
             [&](const auto& a, const auto& b) { return place(a) < place(b); });
   axes.names.erase(std::unique(axes.names.begin(), axes.names.end()), axes.names.end());
-  std::map<std::optional<Group>, std::int8_t> index;
+  std::map<int, std::int8_t> index;
   for (const auto& [key, name] : names)
     index[key] = static_cast<std::int8_t>(std::find(axes.names.begin(), axes.names.end(), name) -
                                           axes.names.begin());

@@ -1,10 +1,9 @@
 // Benchmarks of operations on one core: every operation of a training step at its shape, whole
 // steps, and what the core can do at best. Rates are per CPU time of the thread.
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,10 +11,12 @@
 #include <vector>
 
 #include "bench/micro/bench_main.h"
+#include "parallel/device/device.h"
+#include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
 #include "workloads/base/rng.h"
 #include "workloads/model/config.h"
-#include "workloads/model/layers.h"
+#include "workloads/model/data.h"
 #include "workloads/ops/cpu_isa.h"
 #include "workloads/ops/launch.h"
 #include "workloads/ops/peak.h"
@@ -25,94 +26,48 @@ namespace {
 
 struct BoundOp {
   Op op;
+  OpContext context;
   std::vector<const void*> reads;
   std::vector<void*> writes;
-  void run() const { run_cpu_op(op, {}, reads, writes); }
+  void run() const { run_cpu_op(op, context, reads, writes); }
 };
 
-// Tensors by name, made on first use, in memory like that of a CPU device: aligned, large ones in
-// huge pages. Memory is not touched before fill().
-class Memory {
- public:
-  void* tensor(const std::string& name, DType dtype, std::int64_t elements) {
-    Tensor& tensor = tensors_[name];
-    if (!tensor.data) {
-      const std::size_t bytes = elements * size_of(dtype);
-      const std::size_t alignment = bytes >= kHugePage ? kHugePage : 64;
-      const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
-      tensor = {dtype, elements, Data(std::aligned_alloc(alignment, size))};
-      require(tensor.data != nullptr, "no memory for ", name);
-      if (alignment == kHugePage) madvise(tensor.data.get(), size, MADV_HUGEPAGE);
-    }
-    return tensor.data.get();
-  }
-
-  // Small random numbers, or token ids below `vocabulary`. Does nothing the second time.
-  void fill(std::int64_t vocabulary) {
-    if (filled_) return;
-    filled_ = true;
-    for (auto& [name, tensor] : tensors_) {
-      const std::uint64_t stream = stream_of(name);
-      void* data = tensor.data.get();
-      for (std::int64_t i = 0; i < tensor.elements; ++i) {
-        const double value = random_uniform(1, stream, i);
-        switch (tensor.dtype) {
-          case DType::int32:
-            static_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(value * vocabulary);
-            break;
-          case DType::fp32:
-            static_cast<float*>(data)[i] = static_cast<float>(0.04 * value);
-            break;
-          default:
-            static_cast<double*>(data)[i] = 0.04 * value;
-        }
-      }
-    }
-  }
-
- private:
-  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  struct Free {
-    void operator()(void* data) const { std::free(data); }
-  };
-  using Data = std::unique_ptr<void, Free>;
-  struct Tensor {
-    DType dtype;
-    std::int64_t elements;
-    Data data;
-  };
-  std::map<std::string, Tensor> tensors_;
-  bool filled_ = false;
-};
-
-// The operations of one step on one rank, in order, without loading tokens.
+// The operations of one step on one rank, in order, over the memory that its plan lays out.
 class Step {
  public:
   Step(const ModelConfig& model, std::int64_t batch, DType dtype)
-      : vocabulary_(model.vocabulary), dtype_(dtype) {
-    const BlockShape shape{.batch = batch, .dtype = dtype};
-    std::vector<Block> blocks = {embedding_block(model, shape, false, model.tied)};
-    for (int layer = 0; layer < model.layers; ++layer) {
-      blocks.push_back(layer_block(model, shape, layer, false));
-    }
-    blocks.push_back(head_block(model, shape, false));
-    const int last = static_cast<int>(blocks.size()) - 1;
-    for (int i = 0; i <= last; ++i) bind(blocks[i], blocks[i].forward, i);
-    for (int i = last; i >= 0; --i) bind(blocks[i], blocks[i].backward, i);
-    for (const Block& block : blocks) collect_parameters(block);
-    for (const auto& [name, n] : parameters_) {
-      add(SumSquares{n, false}, {tensor("d." + name, n), scalars()}, {scalars()});
-    }
-    for (const auto& [name, n] : parameters_) {
-      const std::vector<void*> state = {tensor(name, n), tensor("m." + name, n),
-                                        tensor("v." + name, n)};
-      add(AdamW{n, 1e-4, 0.9, 0.95, 1e-8, 0.1, 1.0},
-          {tensor("d." + name, n), scalars(), state[0], state[1], state[2]}, state);
+      : plan_(plan_step(model, Mesh(), {.micro_batch = batch, .dtype = dtype})),
+        device_(make_cpu_device(1, "ops")),
+        arena_(static_cast<std::byte*>(device_->allocate(program().arena_bytes))),
+        tokens_(make_markov_source(model.vocabulary, 1)),
+        batches_(make_batches(*tokens_, batch, 1)) {
+    for (const Instruction& instruction : program().instructions) {
+      BoundOp bound{.op = plan_.op(std::get<Compute>(instruction.action))};
+      bound.context.batches = batches_.get();
+      for (TensorId t : program().reads(instruction)) bound.reads.push_back(address(t));
+      for (TensorId t : program().writes(instruction)) bound.writes.push_back(address(t));
+      ops_.push_back(std::move(bound));
     }
   }
 
-  // Must come before any of ops() runs.
-  void prepare() { memory_.fill(vocabulary_); }
+  // Parameters get small numbers, and every tensor that an operation reads what a step leaves
+  // there.
+  void prepare() {
+    if (prepared_) return;
+    prepared_ = true;
+    std::memset(arena_, 0, program().arena_bytes);
+    for (const Bucket& bucket : program().buckets) {
+      for (std::int64_t i = 0; i < bucket.elements; ++i) {
+        const double value = 0.04 * random_uniform(1, bucket.name, i);
+        if (program().tensors[bucket.value].dtype == DType::fp32) {
+          static_cast<float*>(address(bucket.value))[i] = static_cast<float>(value);
+        } else {
+          static_cast<double*>(address(bucket.value))[i] = value;
+        }
+      }
+    }
+    for (const BoundOp& bound : ops_) bound.run();
+  }
   const std::vector<BoundOp>& ops() const { return ops_; }
   double flops_per_step() const {
     double sum = 0;
@@ -121,58 +76,16 @@ class Step {
   }
 
  private:
-  void* tensor(const std::string& name, std::int64_t n) { return memory_.tensor(name, dtype_, n); }
-  void* scalars() { return memory_.tensor("scalars", DType::fp64, kScalars); }
-  void add(const OpKind& kind, std::vector<const void*> reads, std::vector<void*> writes) {
-    ops_.push_back({{kind, dtype_}, std::move(reads), std::move(writes)});
-  }
+  const Program& program() const { return plan_.programs[0]; }
+  void* address(TensorId t) const { return arena_ + program().tensors[t].offset; }
 
-  // Activations live as long as the step; temporaries, and gradients between blocks, are shared.
-  static std::string name_in(const Block& block, const BlockTensor& tensor, int index) {
-    switch (tensor.role) {
-      case Role::input:
-        return cat("x", index - 1);
-      case Role::output:
-        return cat("x", index);
-      case Role::d_input:
-        return cat("dx", (index - 1) % 2);
-      case Role::d_output:
-        return cat("dx", index % 2);
-      case Role::activation:
-        return cat("block", index, ".", tensor.name);
-      case Role::parameter:
-        return block.parameters[tensor.parameter].name;
-      case Role::gradient:
-        return "d." + block.parameters[tensor.parameter].name;
-      default:
-        return tensor.name;
-    }
-  }
-
-  void bind(const Block& block, const std::vector<BlockStep>& steps, int index) {
-    const auto address = [&](int t) {
-      const BlockTensor& tensor = block.tensors[t];
-      return memory_.tensor(name_in(block, tensor, index), tensor.dtype, tensor.elements);
-    };
-    for (const BlockStep& step : steps) {
-      BoundOp bound{std::get<Op>(step.what), {}, {}};
-      for (int t : step.reads) bound.reads.push_back(address(t));
-      for (int t : step.writes) bound.writes.push_back(address(t));
-      ops_.push_back(std::move(bound));
-    }
-  }
-
-  void collect_parameters(const Block& block) {
-    for (const ParameterSpec& spec : block.parameters) {
-      parameters_[spec.name] = spec.local_elements();
-    }
-  }
-
-  Memory memory_;
-  std::int64_t vocabulary_;
-  DType dtype_;
+  Plan plan_;
+  std::unique_ptr<Device> device_;
+  std::byte* arena_;
+  std::unique_ptr<TokenSource> tokens_;
+  std::unique_ptr<BatchSource> batches_;
   std::vector<BoundOp> ops_;
-  std::map<std::string, std::int64_t> parameters_;
+  bool prepared_ = false;
 };
 
 // The model of a case. "llama" has the size of gpt-10m with Llama's operations.
@@ -243,7 +156,6 @@ void run_op(benchmark::State& state, const std::string& model, DType dtype,
 void run_step(benchmark::State& state, const std::string& model, DType dtype) {
   Step& step = step_of(model, dtype);
   step.prepare();
-  for (const BoundOp& bound : step.ops()) bound.run();
   const double fma = measure_fma_gflops(dtype), matmul = matmul_ceiling(step);
   const double start = thread_cpu_ns();
   for (auto _ : state) {
@@ -279,7 +191,6 @@ void run_timed(const BoundOp& bound) {
 void run_shares(benchmark::State& state, const std::string& model) {
   Step& step = step_of(model, DType::fp32);
   step.prepare();
-  for (const BoundOp& bound : step.ops()) bound.run();
   std::map<std::string, double> spent_ns;
   double total_ns = 0;
   matmul_ns = 0;

@@ -137,9 +137,7 @@ class Rank {
   static CommKey key_of(const Instruction& instruction) {
     if (const auto* collective = std::get_if<Collective>(&instruction.action))
       return {collective->group, instruction.stream, false};
-    // The sends and receives of a lane share one.
-    const int lane = lane_of(instruction.stream);
-    return {group_of(Axis::pp), send_stream(lane % 2 != 0, lane / 2 != 0), true};
+    return {group_of(Axis::pp), Stream::pp_send, true};  // sends and receives share one
   }
 
   TensorId payload_of(const Instruction& instruction) const {
@@ -169,7 +167,7 @@ class Rank {
       if (key.point_to_point)
         message_element_bytes_ = size_of(program_.tensors[payload_of(instruction)].dtype);
       comm = world_.comm(
-          cat(name_of(key.group), key.point_to_point ? " messages " : " ", name_of(key.stream)),
+          cat(name_of(key.group), ' ', key.point_to_point ? "messages" : name_of(key.stream)),
           plan_.mesh.members(key.group, rank_), rank_);
     }
   }

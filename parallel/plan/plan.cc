@@ -3,10 +3,8 @@
 namespace mb {
 
 std::string_view name_of(Stream stream) {
-  constexpr std::string_view names[] = {
-      "compute",        "tp",           "dp",        "pp_send",   "pp_recv",
-      "pp_send_back",   "pp_recv_back", "pp_send_v", "pp_recv_v", "pp_send_back_v",
-      "pp_recv_back_v", "cp",           "ep",        "copy"};
+  constexpr std::string_view names[] = {"compute", "tp", "dp", "pp_send",
+                                        "pp_recv", "cp", "ep", "copy"};
   return names[static_cast<int>(stream)];
 }
 

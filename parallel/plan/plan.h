@@ -28,37 +28,9 @@ using TensorId = std::int32_t;
 using InstructionId = std::int32_t;
 inline constexpr std::int32_t kNone = -1;
 
-// Messages of the pipeline have four lanes, each with a stream to send and one to receive, so that
-// no message waits for one of another kind: forward and backward, and both again (`_v`) for the
-// chunks of a V-shaped schedule that lead back to the first rank.
-enum class Stream : std::uint8_t {
-  compute,
-  tp,
-  dp,
-  pp_send,
-  pp_recv,
-  pp_send_back,
-  pp_recv_back,
-  pp_send_v,
-  pp_recv_v,
-  pp_send_back_v,
-  pp_recv_back_v,
-  cp,
-  ep,
-  copy
-};
-inline constexpr int kStreams = 14;
+enum class Stream : std::uint8_t { compute, tp, dp, pp_send, pp_recv, cp, ep, copy };
+inline constexpr int kStreams = 8;
 std::string_view name_of(Stream stream);
-constexpr Stream send_stream(bool backward, bool returning) {
-  return static_cast<Stream>(static_cast<int>(Stream::pp_send) + 2 * backward + 4 * returning);
-}
-constexpr Stream recv_stream(bool backward, bool returning) {
-  return static_cast<Stream>(static_cast<int>(Stream::pp_recv) + 2 * backward + 4 * returning);
-}
-// The lane of a stream that carries messages.
-constexpr int lane_of(Stream stream) {
-  return (static_cast<int>(stream) - static_cast<int>(Stream::pp_send)) / 2;
-}
 
 enum class MemoryClass : std::uint8_t {
   parameter,

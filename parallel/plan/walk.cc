@@ -51,8 +51,8 @@ void Walk::end(const Party& party, std::int64_t end_ns) {
   }
 }
 
-bool Walk::meet(const Party& party, const Route& route, bool is_send, Party& other) {
-  Pair& pair = pairs_[route];
+bool Walk::meet(const Party& party, int from, int to, bool is_send, Party& other) {
+  Pair& pair = pairs_[{from, to}];
   std::deque<Party>& others = is_send ? pair.recvs : pair.sends;
   if (others.empty()) {
     std::deque<Party>& own = is_send ? pair.sends : pair.recvs;

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <compare>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -65,20 +64,15 @@ class Walk {
   void end(const Party& party, std::int64_t end_ns);
   // The other side of a send or receive, if it has arrived; else remembers this one. Checks that
   // they fit.
-  struct Route {
-    int from, to, lane;
-    auto operator<=>(const Route&) const = default;
-  };
-  bool meet(const Party& party, const Route& route, bool is_send, Party& other);
+  bool meet(const Party& party, int from, int to, bool is_send, Party& other);
   // All parties of a collective over stages, once the last has arrived.
   const std::vector<Party>* gather(const Party& party, const Collective& collective);
   void check_finished() const;
 
   template <class Duration>
-  void advance(int stage, int stream_index, Duration& duration) {
-    const auto stream = static_cast<Stream>(stream_index);
+  void advance(int stage, int stream, Duration& duration) {
     const Program& program = plan_.programs[stage];
-    Lane& lane = this->lane(stage, stream_index);
+    Lane& lane = this->lane(stage, stream);
     if (lane.waits_for_peer) return;
     while (lane.next < lane.list.size()) {
       const InstructionId id = lane.list[lane.next];
@@ -99,8 +93,8 @@ class Walk {
       const auto* collective = std::get_if<Collective>(&instruction.action);
       if (send || recv) {
         Party other;
-        if (!meet(self, {send ? stage : recv->from, send ? send->to : stage, lane_of(stream)},
-                  send != nullptr, other)) {
+        if (!meet(self, send ? stage : recv->from, send ? send->to : stage, send != nullptr,
+                  other)) {
           lane.waits_for_peer = true;
           return;
         }
@@ -137,7 +131,7 @@ class Walk {
   struct Pair {
     std::deque<Party> sends, recvs;
   };
-  std::map<Route, Pair> pairs_;
+  std::map<std::pair<int, int>, Pair> pairs_;     // (from, to)
   std::map<int, std::vector<Meeting>> meetings_;  // by group and stream, in order
   std::map<std::pair<int, int>, std::size_t>
       met_;  // (group and stream, stage): how many it has joined

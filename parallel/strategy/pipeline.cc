@@ -30,10 +30,11 @@ struct GradientRun {
 
 class ScheduleWriter {
  public:
-  ScheduleWriter(Stage& stage, const std::vector<Slot>& slots)
+  ScheduleWriter(Stage& stage, const std::vector<Slot>& slots, const std::vector<Receive>& receives)
       : stage_(stage),
         builder_(stage.builder),
         slots_(slots),
+        receives_(receives),
         micro_batches_(stage.options.micro_batches),
         batches_(stage.chunks * micro_batches_),
         inputs_(stage.chunks * micro_batches_, kNone),
@@ -59,18 +60,18 @@ class ScheduleWriter {
   }
 
   void write() {
-    if (!slots_.empty()) receive(slots_.front());
-    for (auto slot = slots_.begin(); slot != slots_.end(); ++slot) {
-      // The next slot's input is asked for before this one computes, so that it travels meanwhile;
-      // a result has to be gone before the slot after next, so that two of them are in flight at
+    auto next = receives_.begin();
+    for (int s = 0; s < static_cast<int>(slots_.size()); ++s) {
+      // Inputs are asked for before an earlier slot computes, so that they travel meanwhile; a
+      // result has to be gone before the slot after next, so that two of them are in flight at
       // most.
-      if (slot + 1 != slots_.end()) receive(*(slot + 1));
+      for (; next != receives_.end() && next->before <= s; ++next) receive(slots_[next->slot]);
       if (sends_[0] != kNone) builder_.join(Stream::compute, sends_[0]);
       sends_ = {sends_[1], kNone};
-      if (slot->pass == Pass::forward) {
-        forward(*slot);
+      if (slots_[s].pass == Pass::forward) {
+        forward(slots_[s]);
       } else {
-        backward(*slot);
+        backward(slots_[s]);
       }
     }
     finish_reductions();
@@ -99,7 +100,6 @@ class ScheduleWriter {
     if (other < 0 || other == stage_.ranks * stage_.chunks) return std::nullopt;
     return place_of(stage_.placement, other, stage_.ranks);
   }
-  bool returning(int chunk) const { return stage_.placement == Placement::v && chunk == 1; }
   Label message_label(const Slot& slot) const {
     const bool forward = slot.pass == Pass::forward;
     return stage_.label(forward ? Pass::forward : Pass::backward,
@@ -108,16 +108,14 @@ class ScheduleWriter {
   }
 
   void receive(const Slot& slot) {
-    if (slot.pass == Pass::weight_grad) return;
-    const auto from = neighbour(slot, false);
-    if (!from || from->rank == stage_.rank) return;
+    const RankChunk from = *neighbour(slot, false);
     const bool forward = slot.pass == Pass::forward;
     const TensorId tensor =
         forward ? hidden(stage_.sites.hidden, MemoryClass::activation, slot.micro_batch)
                 : hidden(stage_.sites.d_hidden, MemoryClass::workspace, slot.micro_batch);
     (forward ? inputs_ : gradients_)[at(slot)] = tensor;
-    builder_.emit(recv_stream(!forward, returning(slot.chunk)), message_label(slot),
-                  Recv{static_cast<std::int16_t>(from->rank), static_cast<std::int8_t>(slot.chunk)},
+    builder_.emit(Stream::pp_recv, message_label(slot),
+                  Recv{static_cast<std::int16_t>(from.rank), static_cast<std::int8_t>(slot.chunk)},
                   {}, {tensor});
   }
 
@@ -130,7 +128,7 @@ class ScheduleWriter {
       return;
     }
     sends_[1] = builder_.emit(
-        send_stream(!forward, returning(slot.chunk)), message_label(slot),
+        Stream::pp_send, message_label(slot),
         Send{static_cast<std::int16_t>(to->rank), static_cast<std::int8_t>(to->chunk)}, {result},
         {});
     if (!stage_.options.overlap.sends) builder_.join(Stream::compute, sends_[1]);
@@ -415,6 +413,7 @@ class ScheduleWriter {
   Stage& stage_;
   ProgramBuilder& builder_;
   const std::vector<Slot>& slots_;
+  const std::vector<Receive>& receives_;
   int micro_batches_;
   std::vector<std::vector<BlockRun>> runs_;           // by chunk; micro-batch and block
   std::vector<Batch> batches_;                        // by chunk and micro-batch, as the next two
@@ -433,8 +432,9 @@ class ScheduleWriter {
 
 }  // namespace
 
-void emit_schedule(Stage& stage, const std::vector<Slot>& slots) {
-  ScheduleWriter(stage, slots).write();
+void emit_schedule(Stage& stage, const std::vector<Slot>& slots,
+                   const std::vector<Receive>& receives) {
+  ScheduleWriter(stage, slots, receives).write();
 }
 
 }  // namespace mb

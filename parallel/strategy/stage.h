@@ -7,6 +7,7 @@
 
 #include "parallel/mesh/mesh.h"
 #include "parallel/plan/builder.h"
+#include "parallel/schedule/receive_order.h"
 #include "parallel/strategy/strategy.h"
 #include "workloads/model/layers.h"
 
@@ -131,7 +132,8 @@ void lay_out_parameters(Stage& stage, const std::vector<std::vector<Block>>& blo
 // recompute.cc: sets `wanted`, `saved`, `replay` and `dropped`.
 void choose_recomputation(const Block& block, Recompute recompute, PreparedBlock& prepared);
 // pipeline.cc: every slot of the schedule as computation, sends and receives.
-void emit_schedule(Stage& stage, const std::vector<Slot>& slots);
+void emit_schedule(Stage& stage, const std::vector<Slot>& slots,
+                   const std::vector<Receive>& receives);
 // data.cc: gathers one bucket's parameters where each owner has changed its slice.
 void emit_gather(Stage& stage, int bucket, TensorId from, TensorId to, const Label& label);
 // data.cc: parameters that the last step has changed, in the order of their first use.

@@ -23,7 +23,8 @@ std::string divisors(std::int64_t n) {
   return text;
 }
 
-Program build_program(Stage& stage, const std::vector<Slot>& slots) {
+Program build_program(Stage& stage, const std::vector<Slot>& slots,
+                      const std::vector<Receive>& receives) {
   std::size_t steps = 0, tensors = 0;
   for (const std::vector<PreparedBlock>& chunk : stage.blocks) {
     for (const PreparedBlock& block : chunk) {
@@ -37,7 +38,7 @@ Program build_program(Stage& stage, const std::vector<Slot>& slots) {
   stage.builder.emit(Stream::compute, stage.label(Pass::input, stage.sites.scalars),
                      Compute{stage.ops.start_step}, {stage.scalars}, {stage.scalars});
   if (stage.options.overlap.gather) emit_parameter_gathers(stage);
-  emit_schedule(stage, slots);
+  emit_schedule(stage, slots, receives);
   emit_tied_sum(stage);
   emit_optimizer(stage);
   stage.builder.program().slots = slots;
@@ -144,6 +145,7 @@ Plan plan_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& op
             .micro_batches = options.micro_batches,
             .micro_batch = options.micro_batch};
   const std::vector<std::vector<Slot>> slots = slots_of_step(mesh, options);
+  const std::vector<std::vector<Receive>> receives = receive_order(slots, plan.placement);
   const std::vector<int> layers = stage_layers(model, mesh, options);
   Interner interner;
   std::vector<std::unique_ptr<Stage>> stages;
@@ -159,7 +161,7 @@ Plan plan_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& op
   const auto work = [&] {
     for (std::size_t s = next++; s < stages.size() && !failed; s = next++) {
       try {
-        plan.programs[s] = build_program(*stages[s], slots[s]);
+        plan.programs[s] = build_program(*stages[s], slots[s], receives[s]);
         stages[s].reset();
       } catch (...) {
         if (!failed.exchange(true)) failure = std::current_exception();
