@@ -22,9 +22,15 @@ constexpr std::uint64_t stream_of(std::string_view name) {
   return hash;
 }
 
+// What a loop over indices needs to compute only once.
+constexpr std::uint64_t random_key(std::uint64_t seed, std::uint64_t stream) {
+  return mix64(mix64(seed + 0x9e3779b97f4a7c15ull) ^ stream);
+}
+constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t index) {
+  return mix64(key + 0x9e3779b97f4a7c15ull * (index + 1));
+}
 constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
-  return mix64(mix64(mix64(seed + 0x9e3779b97f4a7c15ull) ^ stream) +
-               0x9e3779b97f4a7c15ull * (index + 1));
+  return random_bits(random_key(seed, stream), index);
 }
 
 // Uniform in [0, 1), 53 bits.
