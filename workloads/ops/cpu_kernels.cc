@@ -4,6 +4,8 @@
 #include "workloads/ops/adamw.h"
 #include "workloads/ops/builtin_matmul.h"
 #include "workloads/ops/cpu_attention.h"
+#include "workloads/ops/cpu_call.h"
+#include "workloads/ops/cpu_context.h"
 #include "workloads/ops/cpu_isa.h"
 #include "workloads/ops/norm.h"
 #include "workloads/ops/rotary.h"
@@ -12,23 +14,6 @@
 
 namespace mb {
 namespace {
-
-constexpr SerialTeam kTeam;
-
-// Operand `index`, of the operation's element type unless U says otherwise.
-template <class U, class Call>
-const U* in(const Call& call, int index) {
-  return static_cast<const U*>(call.reads[index]);
-}
-template <class U, class Call>
-U* out(const Call& call, int index) {
-  return static_cast<U*>(call.writes[index]);
-}
-
-template <class T>
-void fill_zero(T* x, std::int64_t n) {
-  __builtin_memset(x, 0, sizeof(T) * n);
-}
 
 // Operations whose kernel is still to come.
 template <class Kind, class T>
@@ -168,29 +153,18 @@ void run(const Rotary& op, const KernelCall<T>& call) {
 
 template <class T>
 void run(const Attention& op, const KernelCall<T>& call) {
-  const HeadLayout l = HeadLayout::of(op);
   const T* qkv = in<T>(call, 0);
-  for (std::int64_t b = 0; b < op.batch; ++b) {
-    for (std::int64_t h = 0; h < op.heads; ++h) {
-      attention_head<T>(l, call.matmul, qkv + l.q(b, h), qkv + l.k(b, h), qkv + l.v(b, h),
-                        out<T>(call, 0) + l.out(b, h), out<T>(call, 1) + l.lse(b, h));
-    }
-  }
+  attention<T>(whole_attention(op, call.context), call.matmul, qkv, qkv + op.heads * op.head_dim,
+               out<T>(call, 0), out<Main<T>>(call, 1));
 }
 
 template <class T>
 void run(const AttentionGradient& op, const KernelCall<T>& call) {
-  const HeadLayout l = HeadLayout::of(op);
   const T* qkv = in<T>(call, 1);
   T* dqkv = out<T>(call, 0);
-  for (std::int64_t b = 0; b < op.batch; ++b) {
-    for (std::int64_t h = 0; h < op.heads; ++h) {
-      attention_gradient_head<T>(l, call.matmul, in<T>(call, 0) + l.out(b, h), qkv + l.q(b, h),
-                                 qkv + l.k(b, h), qkv + l.v(b, h), in<T>(call, 2) + l.out(b, h),
-                                 in<T>(call, 3) + l.lse(b, h), dqkv + l.q(b, h), dqkv + l.k(b, h),
-                                 dqkv + l.v(b, h), h % (op.heads / op.kv_heads) == 0);
-    }
-  }
+  const std::int64_t k = op.heads * op.head_dim;
+  attention_gradient<T>(whole_attention(op, call.context), call.matmul, in<T>(call, 0), qkv,
+                        qkv + k, in<T>(call, 2), in<Main<T>>(call, 3), dqkv, dqkv + k);
 }
 
 template <class T>

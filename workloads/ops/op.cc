@@ -19,11 +19,16 @@ double qkv_elements(const auto& op) {
 double head_elements(const auto& op) {
   return product(op.batch, op.sequence, op.heads, op.head_dim);
 }
+// Keys and values of all ranks.
+double ring_kv_elements(const auto& op) {
+  return product(op.batch, op.sequence, 2 * op.kv_heads, op.head_dim);
+}
 double head_rows(const auto& op) { return product(op.batch, op.sequence, op.heads); }
 
 // The tensors of an operation by element type.
 struct Traffic {
   double elements = 0;  // of the operation's dtype
+  double main = 0;      // of its main_dtype
   double indices = 0;   // int32
   double scalars = 0;   // fp64
 };
@@ -98,6 +103,79 @@ Traffic traffic(const SumSquares& op) { return {.elements = product(op.n), .scal
 Traffic traffic(const AdamW& op) { return {.elements = 7 * product(op.n), .scalars = 2}; }
 Traffic traffic(const Sgd& op) { return {.elements = 3 * product(op.n), .scalars = 2}; }
 
+// Ring attention moves what it computes on: all of it, without regard to empty parts.
+Traffic traffic(const RingAttention& op) {
+  const double again = written(op.step > 0), ways = op.split.context_ways;
+  return {.elements = (ring_kv_elements(op) + (1 + again) * head_elements(op)) / ways,
+          .main = again * head_rows(op) / ways};
+}
+Traffic traffic(const RingAttentionGradient& op) {
+  const double again = written(op.step > 0), ways = op.split.context_ways;
+  return {.elements = ((1 + again) * ring_kv_elements(op) + (3 + again) * head_elements(op)) / ways,
+          .main = head_rows(op) / ways};
+}
+Traffic traffic(const PackKv& op) {
+  return {.elements = 4 * product(op.rows, op.kv_heads, op.head_dim)};
+}
+Traffic traffic(const HeadShuffle& op) {
+  return {.elements = 2 * product(op.rows, op.heads + 2 * op.kv_heads, op.head_dim)};
+}
+Traffic traffic(const TokenShuffle& op) {
+  return {.elements = 2 * product(op.batch, op.sequence, op.n)};
+}
+
+double choices(const Routing& r) { return product(r.rows(), r.top); }
+double balance_elements(const Routing& r) { return 2 * product(r.batch, r.experts); }
+
+Traffic traffic(const Route& op) {
+  const Routing& r = op.routing;
+  return {.elements = product(r.rows(), r.experts),
+          .main = product(r.rows(), r.experts) + choices(r) + balance_elements(r),
+          .indices = 2 * choices(r) + product(r.experts)};
+}
+Traffic traffic(const BalanceLoss& op) {
+  return {.main = balance_elements(op.routing), .scalars = 2};
+}
+Traffic traffic(const RouteGradient& op) {
+  const Routing& r = op.routing;
+  return {.elements = product(r.rows(), r.experts),
+          .main = product(r.rows(), r.experts) + 2 * choices(r) + balance_elements(r),
+          .indices = choices(r),
+          .scalars = 1};
+}
+Traffic traffic(const Dispatch& op) {
+  return {.elements = product(op.routing.rows() + op.routing.buffer_rows(), op.n),
+          .indices = choices(op.routing)};
+}
+Traffic traffic(const Combine& op) {
+  return {.elements = product(op.routing.rows() + op.routing.buffer_rows(), op.n),
+          .main = choices(op.routing),
+          .indices = choices(op.routing)};
+}
+Traffic traffic(const CombineGradient& op) {
+  return {.elements = product(op.routing.rows() + 2 * op.routing.buffer_rows(), op.n),
+          .main = 2 * choices(op.routing),
+          .indices = choices(op.routing)};
+}
+double expert_counts(const ExpertRows& rows) {
+  return rows.fixed ? 0 : product(rows.sources, rows.experts);
+}
+Traffic traffic(const ExpertMatmul& op) {
+  const double weights = product(op.rows.experts, op.n, op.k);
+  const bool is_gradient = op.product == ExpertProduct::weight_gradient;
+  return {.elements = product(op.rows.rows, op.n + op.k) + (is_gradient ? 0 : weights),
+          .main = is_gradient ? written(op.accumulate) * weights : 0,
+          .indices = expert_counts(op.rows)};
+}
+Traffic traffic(const ExpertActivation& op) {
+  return {.elements = product(op.rows.rows, op.n, op.gated ? 3 : 2),
+          .indices = expert_counts(op.rows)};
+}
+Traffic traffic(const ExpertActivationGradient& op) {
+  return {.elements = product(op.rows.rows, op.n, op.gated ? 5 : 3),
+          .indices = expert_counts(op.rows)};
+}
+
 Traffic traffic(const auto&) { return {}; }  // those still to come
 
 std::string name(const auto&) { return "operation"; }
@@ -126,6 +204,20 @@ std::string name(const Zero&) { return "zero"; }
 std::string name(const SumSquares&) { return "sum_squares"; }
 std::string name(const AdamW&) { return "adamw"; }
 std::string name(const Sgd&) { return "sgd"; }
+std::string name(const RingAttention&) { return "ring_attention"; }
+std::string name(const RingAttentionGradient&) { return "ring_attention_gradient"; }
+std::string name(const PackKv&) { return "pack_kv"; }
+std::string name(const HeadShuffle&) { return "head_shuffle"; }
+std::string name(const TokenShuffle&) { return "token_shuffle"; }
+std::string name(const Route&) { return "route"; }
+std::string name(const BalanceLoss&) { return "balance_loss"; }
+std::string name(const RouteGradient&) { return "route_gradient"; }
+std::string name(const Dispatch& op) { return op.gradient ? "dispatch_gradient" : "dispatch"; }
+std::string name(const Combine&) { return "combine"; }
+std::string name(const CombineGradient&) { return "combine_gradient"; }
+std::string name(const ExpertMatmul&) { return "expert_matmul"; }
+std::string name(const ExpertActivation&) { return "expert_activation"; }
+std::string name(const ExpertActivationGradient&) { return "expert_activation_gradient"; }
 
 std::string flag(bool set, const char* text) { return set ? cat(" ", text) : ""; }
 std::string kind_text(NormKind kind) { return kind == NormKind::layer ? " layer" : " rms"; }
@@ -157,8 +249,11 @@ std::string shape(const Matmul& op) {
              op.transpose_b ? "t" : "n", flag(op.bias, "bias"), flag(op.accumulate, "accumulate"));
 }
 std::string shape(const Rotary& op) { return heads_text(op) + flag(op.inverse, "inverse"); }
-std::string shape(const Attention& op) { return heads_text(op); }
-std::string shape(const AttentionGradient& op) { return heads_text(op); }
+std::string attention_text(const auto& op) {
+  return heads_text(op) + flag(op.dropout.probability > 0, "dropout");
+}
+std::string shape(const Attention& op) { return attention_text(op); }
+std::string shape(const AttentionGradient& op) { return attention_text(op); }
 std::string shape(const Add& op) { return cat(" ", op.rows, "x", op.n, flag(op.bias, "bias")); }
 std::string shape(const BiasGradient& op) {
   return cat(" ", op.rows, "x", op.n, flag(op.accumulate, "accumulate"));
@@ -167,9 +262,48 @@ std::string shape(const CrossEntropy& op) { return cat(" ", op.rows); }
 std::string shape(const SumSquares& op) {
   return cat(" ", op.n, flag(op.replicated, "replicated"));
 }
-// The rest is [rows, n], perhaps of a vocabulary, or [n].
+std::string ring_text(const auto& op) {
+  return cat(attention_text(op), " step ", op.step, " of ", op.split.context_ways,
+             flag(op.split.zigzag, "zigzag"));
+}
+std::string shape(const RingAttention& op) { return ring_text(op); }
+std::string shape(const RingAttentionGradient& op) { return ring_text(op); }
+std::string shape(const PackKv& op) {
+  return cat(" ", op.rows, " heads ", op.heads, "/", op.kv_heads, "x", op.head_dim,
+             flag(op.inverse, "inverse"));
+}
+std::string shape(const HeadShuffle& op) {
+  return cat(" ", op.rows, " heads ", op.heads, "/", op.kv_heads, "x", op.head_dim, " to ", op.ways,
+             flag(op.inverse, "inverse"));
+}
+std::string shape(const TokenShuffle& op) {
+  return cat(" ", op.batch, "x", op.sequence, "x", op.n, " of ", op.split.context_ways,
+             flag(op.split.zigzag, "zigzag"), flag(op.inverse, "inverse"));
+}
+std::string routing_text(const Routing& r) {
+  return cat(" ", r.rows(), " top ", r.top, " of ", r.experts,
+             r.capacity ? cat(" capacity ", r.capacity) : "");
+}
+std::string expert_rows_text(const ExpertRows& r) {
+  return cat(" ", r.rows, " to ", r.experts, flag(r.fixed > 0, "fixed"));
+}
+std::string shape(const ExpertMatmul& op) {
+  const char* products[] = {"forward", "input_gradient", "weight_gradient"};
+  return cat(expert_rows_text(op.rows), " ", op.n, "x", op.k, " ",
+             products[static_cast<int>(op.product)], flag(op.accumulate, "accumulate"));
+}
+std::string shape(const ExpertActivation& op) {
+  return cat(expert_rows_text(op.rows), " ", op.n, flag(op.gated, "gated"));
+}
+std::string shape(const ExpertActivationGradient& op) {
+  return cat(expert_rows_text(op.rows), " ", op.n, flag(op.gated, "gated"));
+}
+// The rest is of a routing, or [rows, n], perhaps of a vocabulary, or [n].
 std::string shape(const auto& op) {
-  if constexpr (requires { op.vocabulary; }) {
+  if constexpr (requires { op.routing; }) {
+    if constexpr (requires { op.n; }) return cat(routing_text(op.routing), " ", op.n);
+    return routing_text(op.routing);
+  } else if constexpr (requires { op.vocabulary; }) {
     return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary);
   } else if constexpr (requires { op.rows + op.n; }) {
     return cat(" ", op.rows, "x", op.n);
@@ -178,6 +312,14 @@ std::string shape(const auto& op) {
   } else {
     return "";
   }
+}
+
+// What a step has of the lower triangle of whole sequences. Without zig-zag, ranks from `step` on
+// have a whole block, the others none: this is their mean.
+double ring_share(const auto& op) {
+  const double ways = op.split.context_ways;
+  const double blocks = op.step == 0 || op.split.zigzag ? 1 : 2 * (ways - op.step) / ways;
+  return blocks / (ways * ways);
 }
 
 }  // namespace
@@ -193,13 +335,22 @@ double flops(const Op& op) {
   if (const auto* backward = std::get_if<AttentionGradient>(&op.kind)) {
     return 4 * head_elements(*backward) * product(backward->sequence);
   }
+  if (const auto* forward = std::get_if<RingAttention>(&op.kind)) {
+    return 2 * head_elements(*forward) * product(forward->sequence) * ring_share(*forward);
+  }
+  if (const auto* backward = std::get_if<RingAttentionGradient>(&op.kind)) {
+    return 4 * head_elements(*backward) * product(backward->sequence) * ring_share(*backward);
+  }
+  if (const auto* matmul = std::get_if<ExpertMatmul>(&op.kind)) {
+    return 2 * product(matmul->rows.rows, matmul->n, matmul->k);
+  }
   return 0;
 }
 
 double bytes_moved(const Op& op) {
   const Traffic t = std::visit([](const auto& kind) { return traffic(kind); }, op.kind);
-  return t.elements * size_of(op.dtype) + t.indices * size_of(DType::int32) +
-         t.scalars * size_of(DType::fp64);
+  return t.elements * size_of(op.dtype) + t.main * size_of(main_dtype(op.dtype)) +
+         t.indices * size_of(DType::int32) + t.scalars * size_of(DType::fp64);
 }
 
 std::string name_of(const Op& op) {

@@ -122,6 +122,7 @@ struct Attention {
   Dropout dropout = {};  // of the probabilities
   // The heads of a tensor rank are divided over so many context ranks (DeepSpeed-Ulysses).
   int head_ways = 1;
+  int total_heads = 0;  // of all ranks, for dropout; 0: no other tensor rank has any
   bool operator==(const Attention&) const = default;
 };
 // dout, qkv, out, lse -> dqkv
@@ -129,6 +130,7 @@ struct AttentionGradient {
   std::int64_t batch, sequence, heads, kv_heads, head_dim;
   Dropout dropout = {};
   int head_ways = 1;
+  int total_heads = 0;
   bool operator==(const AttentionGradient&) const = default;
 };
 
@@ -142,6 +144,7 @@ struct RingAttention {
   TokenSplit split;
   int step;
   Dropout dropout = {};
+  int total_heads = 0;
   bool operator==(const RingAttention&) const = default;
 };
 // The q part of dqkv and dkv, which travels with kv, are written at step 0 and added to after; the
@@ -151,6 +154,7 @@ struct RingAttentionGradient {
   TokenSplit split;
   int step;
   Dropout dropout = {};
+  int total_heads = 0;
   bool operator==(const RingAttentionGradient&) const = default;
 };
 // The k and v part of packed rows by itself: qkv -> kv. `inverse` puts it back: kv, qkv -> qkv
