@@ -24,6 +24,7 @@ struct HeadLayout {
   std::int64_t batch, heads, kv_heads, head_dim, sequence;  // rows of a sequence
   std::int64_t q_row, kv_row, out_row;
 
+  std::int64_t rows() const { return batch * sequence; }
   std::int64_t q(std::int64_t batch, std::int64_t head) const {
     return batch * sequence * q_row + head * head_dim;
   }
@@ -148,8 +149,7 @@ static void softmax_tile(const AttentionStep& step, const QueryTile& tile, std::
 
 template <class T>
 static void attention_head(const AttentionStep& step, MatmulFunction<T> matmul, std::int64_t batch,
-                           std::int64_t head, const T* q, const T* k, const T* v, T* out,
-                           Main<T>* lse) {
+                           std::int64_t head, const T* q, const T* k, const T* v, T* out, T* lse) {
   const HeadLayout& l = step.layout;
   T* scores = scores_scratch<T>(Scratch::scores, step);
   T* sums = static_cast<T*>(thread_scratch(Scratch::row_sums, sizeof(T) * kQueryTile * l.head_dim));
@@ -189,7 +189,7 @@ static void attention_head(const AttentionStep& step, MatmulFunction<T> matmul, 
 template <class T>
 static void softmax_gradient_tile(const AttentionStep& step, const QueryTile& tile,
                                   std::int64_t batch, std::int64_t head, const T* dout,
-                                  const T* out, const Main<T>* lse, T* scores, T* d_scores) {
+                                  const T* out, const T* lse, T* scores, T* d_scores) {
   const HeadLayout& l = step.layout;
   const T scale = score_scale<T>(l.head_dim);
   for (std::int64_t i = 0; i < tile.rows; ++i) {
@@ -209,8 +209,8 @@ static void softmax_gradient_tile(const AttentionStep& step, const QueryTile& ti
 template <class T>
 static void attention_gradient_head(const AttentionStep& step, MatmulFunction<T> matmul,
                                     std::int64_t batch, std::int64_t head, const T* dout,
-                                    const T* q, const T* k, const T* v, const T* out,
-                                    const Main<T>* lse, T* dq, T* dk, T* dv) {
+                                    const T* q, const T* k, const T* v, const T* out, const T* lse,
+                                    T* dq, T* dk, T* dv) {
   const HeadLayout& l = step.layout;
   T* scores = scores_scratch<T>(Scratch::scores, step);
   T* d_scores = scores_scratch<T>(Scratch::d_scores, step);
@@ -255,7 +255,7 @@ static void attention_gradient_head(const AttentionStep& step, MatmulFunction<T>
 // All heads; k stands at the first head of k.
 template <class T>
 static void attention(const AttentionStep& step, MatmulFunction<T> matmul, const T* q, const T* k,
-                      T* out, Main<T>* lse) {
+                      T* out, T* lse) {
   const HeadLayout& l = step.layout;
   for (std::int64_t b = 0; b < l.batch; ++b) {
     for (std::int64_t h = 0; h < l.heads; ++h) {
@@ -267,8 +267,7 @@ static void attention(const AttentionStep& step, MatmulFunction<T> matmul, const
 
 template <class T>
 static void attention_gradient(const AttentionStep& step, MatmulFunction<T> matmul, const T* dout,
-                               const T* q, const T* k, const T* out, const Main<T>* lse, T* dq,
-                               T* dk) {
+                               const T* q, const T* k, const T* out, const T* lse, T* dq, T* dk) {
   const HeadLayout& l = step.layout;
   for (std::int64_t b = 0; b < l.batch; ++b) {
     for (std::int64_t h = 0; h < l.heads; ++h) {

@@ -1,9 +1,10 @@
-// What kernels take from their call. Part of cpu_kernels.cc.
+// How kernels reach their operands. Part of cpu_kernels.cc.
 #pragma once
 
 #include <cstdint>
 
 #include "workloads/ops/cpu_isa.h"
+#include "workloads/ops/scratch.h"
 #include "workloads/ops/team.h"
 
 namespace mb {
@@ -11,11 +12,10 @@ namespace {
 
 constexpr SerialTeam kTeam;
 
-// Type of row statistics, gates and sums beside elements of type T: main_dtype.
 template <class T>
 using Main = T;
 
-// Operand `index`, of the operation's element type unless U says otherwise.
+// Operand `index`, of the element type U.
 template <class U, class Call>
 const U* in(const Call& call, int index) {
   return static_cast<const U*>(call.reads[index]);
@@ -29,11 +29,21 @@ template <class T>
 void fill_zero(T* x, std::int64_t n) {
   __builtin_memset(x, 0, sizeof(T) * n);
 }
-
 template <class T>
 void copy(const T* x, T* y, std::int64_t n) {
   __builtin_memcpy(y, x, sizeof(T) * n);
 }
+
+template <class T>
+const Main<T>* widen(const T* x, std::int64_t, Scratch) {
+  return x;
+}
+template <class T>
+Main<T>* widen_result(T* y, std::int64_t, Scratch, bool = false) {
+  return y;
+}
+template <class T>
+void narrow(const Main<T>*, T*, std::int64_t) {}
 
 }  // namespace
 }  // namespace mb

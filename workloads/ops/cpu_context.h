@@ -41,15 +41,33 @@ static AttentionStep ring_step(const Op& op, const OpContext& context) {
 
 template <class T>
 void run(const RingAttention& op, const KernelCall<T>& call) {
-  attention<T>(ring_step(op, call.context), call.matmul, in<T>(call, 0), in<T>(call, 1),
-               out<T>(call, 0), out<Main<T>>(call, 1));
+  using M = Main<T>;
+  const AttentionStep step = ring_step(op, call.context);
+  const HeadLayout& l = step.layout;
+  const std::int64_t y_size = l.rows() * l.out_row;
+  const M* qkv = widen(in<T>(call, 0), l.rows() * l.q_row, Scratch::wide_a);
+  const M* kv = widen(in<T>(call, 1), l.rows() * l.kv_row, Scratch::wide_b);
+  M* y = widen_result(out<T>(call, 0), y_size, Scratch::wide_c, !step.is_first);
+  attention<M>(step, call.matmul, qkv, kv, y, out<M>(call, 1));
+  narrow(y, out<T>(call, 0), y_size);
 }
 
 template <class T>
 void run(const RingAttentionGradient& op, const KernelCall<T>& call) {
-  attention_gradient<T>(ring_step(op, call.context), call.matmul, in<T>(call, 0), in<T>(call, 1),
-                        in<T>(call, 2), in<T>(call, 3), in<Main<T>>(call, 4), out<T>(call, 0),
-                        out<T>(call, 1));
+  using M = Main<T>;
+  const AttentionStep step = ring_step(op, call.context);
+  const HeadLayout& l = step.layout;
+  const std::int64_t qkv_size = l.rows() * l.q_row, kv_size = l.rows() * l.kv_row;
+  const M* dy = widen(in<T>(call, 0), l.rows() * l.out_row, Scratch::wide_a);
+  const M* qkv = widen(in<T>(call, 1), qkv_size, Scratch::wide_b);
+  const M* kv = widen(in<T>(call, 2), kv_size, Scratch::wide_c);
+  const M* y = widen(in<T>(call, 3), l.rows() * l.out_row, Scratch::wide_d);
+  // With its k and v part, which stays.
+  M* dqkv = widen_result(out<T>(call, 0), qkv_size, Scratch::wide_e, true);
+  M* dkv = widen_result(out<T>(call, 1), kv_size, Scratch::wide_f, !step.is_first);
+  attention_gradient<M>(step, call.matmul, dy, qkv, kv, y, in<M>(call, 4), dqkv, dkv);
+  narrow(dqkv, out<T>(call, 0), qkv_size);
+  narrow(dkv, out<T>(call, 1), kv_size);
 }
 
 template <class T>

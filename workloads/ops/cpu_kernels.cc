@@ -6,6 +6,7 @@
 #include "workloads/ops/cpu_attention.h"
 #include "workloads/ops/cpu_call.h"
 #include "workloads/ops/cpu_context.h"
+#include "workloads/ops/cpu_experts.h"
 #include "workloads/ops/cpu_isa.h"
 #include "workloads/ops/norm.h"
 #include "workloads/ops/rotary.h"
@@ -153,18 +154,27 @@ void run(const Rotary& op, const KernelCall<T>& call) {
 
 template <class T>
 void run(const Attention& op, const KernelCall<T>& call) {
-  const T* qkv = in<T>(call, 0);
-  attention<T>(whole_attention(op, call.context), call.matmul, qkv, qkv + op.heads * op.head_dim,
-               out<T>(call, 0), out<Main<T>>(call, 1));
+  using M = Main<T>;
+  const AttentionStep step = whole_attention(op, call.context);
+  const HeadLayout& l = step.layout;
+  const M* qkv = widen(in<T>(call, 0), l.rows() * l.q_row, Scratch::wide_a);
+  M* y = widen_result(out<T>(call, 0), l.rows() * l.out_row, Scratch::wide_b);
+  attention<M>(step, call.matmul, qkv, qkv + l.out_row, y, out<M>(call, 1));
+  narrow(y, out<T>(call, 0), l.rows() * l.out_row);
 }
 
 template <class T>
 void run(const AttentionGradient& op, const KernelCall<T>& call) {
-  const T* qkv = in<T>(call, 1);
-  T* dqkv = out<T>(call, 0);
-  const std::int64_t k = op.heads * op.head_dim;
-  attention_gradient<T>(whole_attention(op, call.context), call.matmul, in<T>(call, 0), qkv,
-                        qkv + k, in<T>(call, 2), in<Main<T>>(call, 3), dqkv, dqkv + k);
+  using M = Main<T>;
+  const AttentionStep step = whole_attention(op, call.context);
+  const HeadLayout& l = step.layout;
+  const M* dy = widen(in<T>(call, 0), l.rows() * l.out_row, Scratch::wide_a);
+  const M* qkv = widen(in<T>(call, 1), l.rows() * l.q_row, Scratch::wide_b);
+  const M* y = widen(in<T>(call, 2), l.rows() * l.out_row, Scratch::wide_c);
+  M* dqkv = widen_result(out<T>(call, 0), l.rows() * l.q_row, Scratch::wide_d);
+  attention_gradient<M>(step, call.matmul, dy, qkv, qkv + l.out_row, y, in<M>(call, 3), dqkv,
+                        dqkv + l.out_row);
+  narrow(dqkv, out<T>(call, 0), l.rows() * l.q_row);
 }
 
 template <class T>

@@ -369,7 +369,9 @@ struct Accumulate {
 // sorted by expert. Without a capacity the buffer is as long as the tokens ask for and `counts`
 // says how many rows each expert has; with one, each expert has `capacity` rows for every sequence
 // of the micro-batch, the tokens of a sequence take them in order, and those that come too late are
-// dropped (slot -1; they add nothing). Unused rows are zero.
+// dropped (slot -1; they add nothing). Unused rows are zero, and `counts` are of the used ones.
+// slot = first row of the expert (with a capacity, of (expert, sequence)) + place, in the order of
+// tokens, then of a token's choices.
 struct Routing {
   std::int64_t batch = 1, sequence = 1;  // of the whole micro-batch
   TokenSplit split;                      // row_ways is 1: every tensor rank routes all rows

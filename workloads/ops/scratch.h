@@ -6,7 +6,21 @@
 
 namespace mb {
 
-enum class Scratch : int { packed_a, packed_b, scores, d_scores, row_sums, onednn, count };
+enum class Scratch : int {
+  packed_a,
+  packed_b,
+  scores,
+  d_scores,
+  row_sums,
+  onednn,
+  wide_a,
+  wide_b,
+  wide_c,
+  wide_d,
+  wide_e,
+  wide_f,
+  count
+};
 
 // At least `bytes` bytes, aligned to 64, not initialised; valid until the thread's next call with
 // the same `use`.
