@@ -382,7 +382,7 @@ struct Routing {
 };
 // Probabilities are a softmax over all experts; gates are those of the chosen, divided by their sum
 // if top > 1. Equal logits: the expert with the lower number. balance[2, batch, experts]: this
-// rank's number of choices and sum of probabilities, for each sequence.
+// rank's number of choices, dropped ones too, and sum of probabilities, for each sequence.
 // logits[rows, experts] -> probabilities[rows, experts] (main), choice[rows, top] int32, gate[rows,
 // top] (main), slot[rows, top] int32, counts[experts] int32, balance (main)
 struct Route {
