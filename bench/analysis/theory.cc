@@ -86,7 +86,7 @@ std::vector<Ledger> ledger(const StepShape& shape, int stage) {
     out.push_back({"embedding", "all_reduce", 1, local_vocabulary(shape) * shape.model.hidden, 0});
   for (Ledger& row : out) row.bytes = row.elements * size;
   if (shape.mesh.world() > 1)
-    out.push_back({"world", "all_reduce", 1, kStepScalars, kStepScalars * size_of(DType::fp64)});
+    out.push_back({"world", "all_reduce", 1, kStepSums, kStepSums * size_of(DType::fp64)});
   return out;
 }
 

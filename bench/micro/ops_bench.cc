@@ -122,7 +122,7 @@ class Step {
 
  private:
   void* tensor(const std::string& name, std::int64_t n) { return memory_.tensor(name, dtype_, n); }
-  void* scalars() { return memory_.tensor("scalars", DType::fp64, kStepScalars); }
+  void* scalars() { return memory_.tensor("scalars", DType::fp64, kScalars); }
   void add(const OpKind& kind, std::vector<const void*> reads, std::vector<void*> writes) {
     ops_.push_back({{kind, dtype_}, std::move(reads), std::move(writes)});
   }

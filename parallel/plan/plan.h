@@ -145,7 +145,7 @@ struct Program {
   std::vector<ParameterTensors> parameters;
   std::vector<Slot> slots;       // the schedule that the instructions carry out
   std::int64_t arena_bytes = 0;  // memory to reserve, holes included
-  TensorId scalars = kNone;      // kStepScalars numbers, see op.h
+  TensorId scalars = kNone;      // kScalars numbers, see op.h
 
   std::span<const TensorId> reads(const Instruction& i) const {
     return {operands.data() + i.reads.begin, i.reads.count};

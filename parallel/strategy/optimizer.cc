@@ -18,7 +18,7 @@ void emit_optimizer(Stage& stage) {
   if (stage.mesh.world() > 1) {
     stage.builder.emit(Stream::dp, label(stage.sites.scalars),
                        Collective{CollectiveKind::all_reduce, ReduceOp::sum, kWorld},
-                       {stage.scalars}, {stage.scalars});
+                       {stage.step_sums}, {stage.step_sums});
   }
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const ParameterTensors& t = parameters[p];

@@ -180,15 +180,16 @@ Stage::Stage(const ModelConfig& model, const Mesh& mesh, const StepOptions& opti
       count(mesh.size(Axis::pp)),
       builder(index) {
   const auto name = [&](const char* text) { return interner.name(text); };
-  sites = {name("batch"),    name("tokens"),      name("labels"),        name("hidden"),
-           name("d.hidden"), name("activations"), name("gradients"),     name("scalars"),
-           name("norm"),     name("optimizer"),   name("tied embedding")};
+  sites = {name("batch"),    name("tokens"),      name("labels"),    name("hidden"),
+           name("d.hidden"), name("activations"), name("gradients"), name("scalars"),
+           name("sums"),     name("norm"),        name("optimizer"), name("tied embedding")};
   ops.load =
       interner.op({LoadBatch{options.micro_batch, model.sequence, first(), last()}, options.dtype});
-  ops.zero_scalars = interner.op({Zero{kStepScalars}, DType::fp64});
+  ops.start_step = interner.op({StartStep{1.0}, options.dtype});
 
   const StageBlocks made = make_blocks(model, mesh, options, index, count);
-  scalars = builder.persistent(sites.scalars, kStepScalars, DType::fp64, MemoryClass::workspace);
+  scalars = builder.persistent(sites.scalars, kScalars, DType::fp64, MemoryClass::workspace);
+  step_sums = builder.view(scalars, sites.sums, 0, kStepSums, MemoryClass::workspace);
   builder.program().scalars = scalars;
   const std::vector<int> owner = declare_parameters(*this, made, interner);
   declare_gradients(*this, owner, interner);

@@ -85,13 +85,13 @@ struct Stage {
   ProgramBuilder builder;
   std::vector<PreparedBlock> blocks;
   std::vector<Bucket> buckets;
-  TensorId scalars = kNone;
+  TensorId scalars = kNone, step_sums = kNone;  // the latter is the head of the former
   struct Sites {
-    std::uint16_t batch, tokens, labels, hidden, d_hidden, activations, gradients, scalars, norm,
-        optimizer, tied;
+    std::uint16_t batch, tokens, labels, hidden, d_hidden, activations, gradients, scalars, sums,
+        norm, optimizer, tied;
   } sites;
   struct Ops {
-    std::uint32_t load, zero_scalars;
+    std::uint32_t load, start_step;
     std::vector<std::uint32_t> sum_squares, update;  // by parameter
   } ops;
 };

@@ -32,7 +32,7 @@ Program build_program(Stage& stage) {
   stage.builder.reserve((steps + 6) * micro_batches + 256, (tensors + 6) * micro_batches + 256);
 
   stage.builder.emit(Stream::compute, stage.label(Pass::input, stage.sites.scalars),
-                     Compute{stage.ops.zero_scalars}, {}, {stage.scalars});
+                     Compute{stage.ops.start_step}, {stage.scalars}, {stage.scalars});
   emit_schedule(stage);
   emit_tied_reduction(stage);
   emit_optimizer(stage);

@@ -39,17 +39,30 @@ std::vector<double> decode_as(const Bytes& bytes) {
 }
 
 DType type_of(const Operand& operand, DType dtype) {
-  return operand.type == DType::bf16 ? dtype : operand.type;
+  switch (operand.element) {
+    case Element::same:
+      return dtype;
+    case Element::main:
+      return main_dtype(dtype);
+    case Element::int32:
+      return DType::int32;
+    default:
+      return DType::fp64;
+  }
 }
 
-Bytes encode(const Operand& operand, DType dtype) {
-  switch (type_of(operand, dtype)) {
+Bytes encode(const std::vector<double>& values, DType type) {
+  switch (type) {
     case DType::int32:
-      return encode_as<std::int32_t>(operand.values);
+      return encode_as<std::int32_t>(values);
     case DType::fp32:
-      return encode_as<float>(operand.values);
+      return encode_as<float>(values);
+    case DType::bf16:
+      return encode_as<Bf16>(values);
+    case DType::fp16:
+      return encode_as<Fp16>(values);
     default:
-      return encode_as<double>(operand.values);
+      return encode_as<double>(values);
   }
 }
 
@@ -59,6 +72,10 @@ std::vector<double> decode(const Bytes& bytes, DType type) {
       return decode_as<std::int32_t>(bytes);
     case DType::fp32:
       return decode_as<float>(bytes);
+    case DType::bf16:
+      return decode_as<Bf16>(bytes);
+    case DType::fp16:
+      return decode_as<Fp16>(bytes);
     default:
       return decode_as<double>(bytes);
   }
@@ -124,8 +141,20 @@ std::vector<Backend> backends() {
   return result;
 }
 
-Operand indices(std::vector<double> values) { return {std::move(values), DType::int32}; }
-Operand scalars(std::vector<double> values) { return {std::move(values), DType::fp64}; }
+std::vector<Backend> half_backends() {
+  std::vector<Backend> result;
+  for (const Backend& backend : backends()) {
+    if (backend.dtype != DType::fp32) continue;
+    result.push_back({backend.kernels, backend.onednn, DType::bf16});
+    result.push_back({backend.kernels, backend.onednn, DType::fp16});
+  }
+  return result;
+}
+
+Operand indices(std::vector<double> values) { return {std::move(values), Element::int32}; }
+Operand scalars(std::vector<double> values) { return {std::move(values), Element::fp64}; }
+Operand with_loss_scale(double loss_scale) { return scalars({0, 0, 0, 0, loss_scale, 0, 0}); }
+Operand in_main(Operand operand) { return {std::move(operand.values), Element::main}; }
 Operand zeros(std::int64_t count) { return {std::vector<double>(count)}; }
 Operand garbage(std::int64_t count) {
   return {std::vector<double>(count, std::numeric_limits<double>::quiet_NaN())};
@@ -135,8 +164,11 @@ std::vector<std::vector<double>> run_on(const Backend& backend, const OpKind& ki
                                         const OpContext& context, const std::vector<Operand>& reads,
                                         const std::vector<Operand>& writes) {
   std::vector<Bytes> in, out;
-  for (const Operand& operand : reads) in.push_back(encode(operand, backend.dtype));
-  for (const Operand& operand : writes) out.push_back(encode(operand, backend.dtype));
+  const auto bytes_of = [&](const Operand& operand) {
+    return encode(operand.values, type_of(operand, backend.dtype));
+  };
+  for (const Operand& operand : reads) in.push_back(bytes_of(operand));
+  for (const Operand& operand : writes) out.push_back(bytes_of(operand));
   std::vector<const void*> in_pointers;
   std::vector<void*> out_pointers;
   for (const Bytes& bytes : in) in_pointers.push_back(bytes.data());
@@ -148,6 +180,10 @@ std::vector<std::vector<double>> run_on(const Backend& backend, const OpKind& ki
     results.push_back(decode(out[i], type_of(writes[i], backend.dtype)));
   }
   return results;
+}
+
+std::vector<double> rounded(const std::vector<double>& values, DType dtype) {
+  return decode(encode(values, dtype), dtype);
 }
 
 void expect_close(const std::vector<double>& actual, const std::vector<double>& expected,

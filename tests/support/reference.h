@@ -29,16 +29,23 @@ struct Backend {
   DType dtype;
   std::string text() const;
 };
-// All that this machine has. The first is fp64 on the baseline instruction set: the reference.
+// All that this machine has in fp32 and fp64. The first is fp64 on the baseline instruction set:
+// the reference.
 std::vector<Backend> backends();
+// The same in bf16 and fp16.
+std::vector<Backend> half_backends();
 
-// Values of an operand, and its type if that is not the operation's.
+// Values of an operand, and what its type is, perhaps by that of the operation.
+enum class Element { same, main, int32, fp64 };
 struct Operand {
   std::vector<double> values;
-  DType type = DType::bf16;  // stands for the operation's
+  Element element = Element::same;
 };
 Operand indices(std::vector<double> values);
 Operand scalars(std::vector<double> values);
+// Of the step, with a loss scale.
+Operand with_loss_scale(double loss_scale);
+Operand in_main(Operand operand);
 Operand zeros(std::int64_t count);
 // Not a number, so that what a kernel must overwrite shows.
 Operand garbage(std::int64_t count);
@@ -48,6 +55,9 @@ Operand garbage(std::int64_t count);
 std::vector<std::vector<double>> run_on(const Backend& backend, const OpKind& kind,
                                         const OpContext& context, const std::vector<Operand>& reads,
                                         const std::vector<Operand>& writes);
+
+// The values that `dtype` has next to these.
+std::vector<double> rounded(const std::vector<double>& values, DType dtype);
 
 // Fails the test unless |actual - expected| <= tolerance * max(1, |expected|) everywhere.
 void expect_close(const std::vector<double>& actual, const std::vector<double>& expected,

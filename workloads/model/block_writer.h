@@ -27,7 +27,7 @@ class BlockWriter {
   int tokens(std::string name, Role role) {
     return add({std::move(name), role, DType::int32, rows_, -1});
   }
-  int scalars() { return add({"scalars", Role::scalars, DType::fp64, kStepScalars, -1}); }
+  int scalars() { return add({"scalars", Role::scalars, DType::fp64, kScalars, -1}); }
 
   int parameter(ParameterSpec spec) {
     spec.ways = shape_.ways;

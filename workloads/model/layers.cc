@@ -28,10 +28,14 @@ struct Linear {
     w.backward(site, Matmul{.m = rows, .n = in, .k = out}, {dy, weight}, {dx});
   }
   void weight_gradient(BlockWriter& w, const char* site, int dy, int x) const {
-    w.backward_to(
-        site,
-        Matmul{.m = out, .n = in, .k = rows, .transpose_a = true, .accumulate = w.accumulate()},
-        {dy, x}, {}, {weight});
+    w.backward_to(site,
+                  Matmul{.m = out,
+                         .n = in,
+                         .k = rows,
+                         .transpose_a = true,
+                         .accumulate = w.accumulate(),
+                         .to_main = true},
+                  {dy, x}, {}, {weight});
   }
   void bias_gradient(BlockWriter& w, const char* site, int dy, int of) const {
     w.backward_to(site, BiasGradient{rows, out, w.accumulate()}, {dy}, {}, {of});
@@ -343,7 +347,7 @@ Block head_block(const ModelConfig& model, const BlockShape& shape, bool accumul
   w.forward("loss", CrossEntropy{rows}, {labels, sums, scalars}, {scalars});
 
   w.backward("loss", CrossEntropyGradient{rows, local, model.vocabulary},
-             {labels, maximum, sums, logits}, {logits});
+             {labels, maximum, sums, scalars, logits}, {logits});
   head.input_gradient(w, "head", logits, dn);
   w.exchange(kBackward, "head", dn);
   head.weight_gradient(w, "head", logits, n);

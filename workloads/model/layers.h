@@ -29,7 +29,7 @@ enum class Role : std::uint8_t {
   output,
   d_output,
   d_input,  // [rows, hidden] between blocks; the embedding has no input, the head no output
-  scalars   // kStepScalars
+  scalars   // kScalars
 };
 
 struct BlockTensor {

@@ -1,18 +1,20 @@
 // Optimizer updates, and the scale that both put on the gradient.
 #pragma once
 
+#include "workloads/base/half.h"
 #include "workloads/ops/op.h"
 #include "workloads/ops/scalar_math.h"
 #include "workloads/ops/team.h"
 
 namespace mb {
 
-// 1 / valid tokens * min(1, clip / (norm + 1e-6)), the norm being that of the divided gradient.
-static MB_HD double gradient_scale(const double* scalars, double clip) {
-  const double tokens = scalars[1] > 1 ? scalars[1] : 1;
-  if (clip == 0) return 1 / tokens;
-  const double ratio = clip / (root_of(scalars[2]) / tokens + 1e-6);
-  return (ratio < 1 ? ratio : 1) / tokens;
+// 1 / (valid tokens * loss scale) * min(1, clip / (norm + 1e-6)), the norm being that of the
+// divided gradient.
+static MB_HD double gradient_scale(const double* scalars, double loss_scale, double clip) {
+  const double divisor = (scalars[1] > 1 ? scalars[1] : 1) * loss_scale;
+  if (clip == 0) return 1 / divisor;
+  const double ratio = clip / (root_of(scalars[2]) / divisor + 1e-6);
+  return (ratio < 1 ? ratio : 1) / divisor;
 }
 
 // base^(step) for a whole step >= 0.
@@ -24,30 +26,36 @@ static MB_HD double power_of(double base, std::int64_t step) {
   return result;
 }
 
-// `step` counts from 0. Loshchilov and Hutter, 2019, in PyTorch's order of operations.
-template <class Team, class T>
-static MB_HD void adamw(Team team, const AdamW& op, double scale, std::int64_t step,
-                        const T* gradient, T* parameter, T* m, T* v) {
-  const T g_scale = T(scale), beta1 = T(op.beta1), beta2 = T(op.beta2), epsilon = T(op.epsilon);
-  const T rest1 = T(1 - op.beta1), rest2 = T(1 - op.beta2);
-  const T keep = T(1 - op.learning_rate * op.weight_decay);
-  const T rate = T(op.learning_rate / (1 - power_of(op.beta1, step + 1)));
-  const T root_correction = T(1 / root_of(1 - power_of(op.beta2, step + 1)));
-  team.for_each(op.n, [=](std::int64_t i) {
-    const T g = gradient[i] * g_scale;
-    const T m_new = beta1 * m[i] + rest1 * g;
-    const T v_new = beta2 * v[i] + rest2 * g * g;
+// Updates `value` and writes it to `rounded` too, if that is of another type. `op` has the rates of
+// AdamW; `updates` counts this one. Loshchilov and Hutter, 2019, in PyTorch's order of operations.
+template <class Team, class Op, class M, class T>
+static MB_HD void adamw(Team team, const Op& op, double weight_decay, double scale,
+                        std::int64_t updates, std::int64_t n, const M* gradient, M* value, M* m,
+                        M* v, T* rounded) {
+  const M g_scale = M(scale), beta1 = M(op.beta1), beta2 = M(op.beta2), epsilon = M(op.epsilon);
+  const M rest1 = M(1 - op.beta1), rest2 = M(1 - op.beta2);
+  const M keep = M(1 - op.learning_rate * weight_decay);
+  const M rate = M(op.learning_rate / (1 - power_of(op.beta1, updates)));
+  const M root_correction = M(1 / root_of(1 - power_of(op.beta2, updates)));
+  team.for_each(n, [=](std::int64_t i) {
+    const M g = gradient[i] * g_scale;
+    const M m_new = beta1 * m[i] + rest1 * g;
+    const M v_new = beta2 * v[i] + rest2 * g * g;
     m[i] = m_new;
     v[i] = v_new;
-    parameter[i] =
-        keep * parameter[i] - rate * m_new / (root_of(v_new) * root_correction + epsilon);
+    value[i] = keep * value[i] - rate * m_new / (root_of(v_new) * root_correction + epsilon);
+    if constexpr (!kIsMain<T>) rounded[i] = value[i];
   });
 }
 
-template <class Team, class T>
-static MB_HD void sgd(Team team, const Sgd& op, double scale, const T* gradient, T* parameter) {
-  const T rate = T(op.learning_rate * scale);
-  team.for_each(op.n, [=](std::int64_t i) { parameter[i] -= rate * gradient[i]; });
+template <class Team, class M, class T>
+static MB_HD void sgd(Team team, double learning_rate, double scale, std::int64_t n,
+                      const M* gradient, M* value, T* rounded) {
+  const M rate = M(learning_rate * scale);
+  team.for_each(n, [=](std::int64_t i) {
+    value[i] -= rate * gradient[i];
+    if constexpr (!kIsMain<T>) rounded[i] = value[i];
+  });
 }
 
 }  // namespace mb

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "workloads/base/half.h"
+#include "workloads/ops/activation.h"
 #include "workloads/ops/cpu_isa.h"
 #include "workloads/ops/scratch.h"
 #include "workloads/ops/team.h"
@@ -11,9 +13,6 @@ namespace mb {
 namespace {
 
 constexpr SerialTeam kTeam;
-
-template <class T>
-using Main = T;
 
 // Operand `index`, of the element type U.
 template <class U, class Call>
@@ -34,16 +33,28 @@ void copy(const T* x, T* y, std::int64_t n) {
   __builtin_memcpy(y, x, sizeof(T) * n);
 }
 
+// Where kernels have fp32 and fp64 alone: 16-bit operands in fp32 scratch, others as they are.
 template <class T>
-const Main<T>* widen(const T* x, std::int64_t, Scratch) {
-  return x;
+const Main<T>* widen(const T* x, std::int64_t n, Scratch use) {
+  if constexpr (kIsMain<T>) {
+    return x;
+  } else {
+    auto* wide = static_cast<Main<T>*>(thread_scratch(use, sizeof(Main<T>) * n));
+    convert(kTeam, x, wide, n);
+    return wide;
+  }
+}
+// Room for a result that narrow() brings to y; with the values of y if they are added to.
+template <class T>
+Main<T>* widen_result(T* y, std::int64_t n, Scratch use, bool accumulate = false) {
+  if constexpr (kIsMain<T>) return y;
+  if (accumulate) return const_cast<Main<T>*>(widen(y, n, use));
+  return static_cast<Main<T>*>(thread_scratch(use, sizeof(Main<T>) * n));
 }
 template <class T>
-Main<T>* widen_result(T* y, std::int64_t, Scratch, bool = false) {
-  return y;
+void narrow(const Main<T>* wide, T* y, std::int64_t n) {
+  if constexpr (!kIsMain<T>) convert(kTeam, wide, y, n);
 }
-template <class T>
-void narrow(const Main<T>*, T*, std::int64_t) {}
 
 }  // namespace
 }  // namespace mb

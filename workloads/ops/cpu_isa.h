@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "workloads/base/half.h"
 #include "workloads/ops/launch.h"
 #include "workloads/ops/matmul.h"
 #include "workloads/ops/op.h"
@@ -18,7 +19,7 @@ struct KernelCall {
   const OpContext& context;
   const void* const* reads;
   void* const* writes;
-  MatmulFunction<T> matmul;
+  MatmulFunction<Main<T>> matmul;
 };
 
 template <class T, class Kind>
@@ -36,6 +37,8 @@ struct CpuKernels {
   std::string_view isa;
   KernelTable<float, OpKind> fp32;
   KernelTable<double, OpKind> fp64;
+  KernelTable<Bf16, OpKind> bf16;
+  KernelTable<Fp16, OpKind> fp16;
   MatmulFunction<float> matmul_fp32;  // the built-in one
   MatmulFunction<double> matmul_fp64;
   // Run `rounds` rounds of independent multiply-adds and return how many FLOPs that was.

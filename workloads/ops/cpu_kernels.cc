@@ -1,20 +1,28 @@
 // All CPU kernels, for one instruction set. CMake compiles this file once for each, with
 // MB_KERNELS naming the table that it defines; nothing else here has external linkage.
 #include "workloads/ops/activation.h"
-#include "workloads/ops/adamw.h"
 #include "workloads/ops/builtin_matmul.h"
 #include "workloads/ops/cpu_attention.h"
 #include "workloads/ops/cpu_call.h"
 #include "workloads/ops/cpu_context.h"
 #include "workloads/ops/cpu_experts.h"
 #include "workloads/ops/cpu_isa.h"
+#include "workloads/ops/cpu_optimizer.h"
+#include "workloads/ops/dropout.h"
 #include "workloads/ops/norm.h"
 #include "workloads/ops/rotary.h"
 #include "workloads/ops/softmax.h"
 #include "workloads/ops/team.h"
+#include "workloads/ops/tokens.h"
 
 namespace mb {
 namespace {
+
+// for_each_run of an operation's rows on this rank.
+template <class Op, class F>
+void for_each_run(const Op& op, const OpContext& context, F f) {
+  for_each_run(op.split, op.batch, op.sequence, context.context_index, context.shard_index, f);
+}
 
 // Operations whose kernel is still to come.
 template <class Kind, class T>
@@ -25,9 +33,21 @@ void run(const Kind&, const KernelCall<T>&) {
 template <class T>
 void run(const LoadBatch& op, const KernelCall<T>& call) {
   const OpContext& context = call.context;
-  context.batches->load(context.step, context.data_index, context.micro_batch, op.batch,
-                        op.sequence, op.tokens ? out<std::int32_t>(call, 0) : nullptr,
-                        op.labels ? out<std::int32_t>(call, op.tokens ? 1 : 0) : nullptr);
+  std::int32_t* tokens = op.tokens ? out<std::int32_t>(call, 0) : nullptr;
+  std::int32_t* labels = op.labels ? out<std::int32_t>(call, op.tokens ? 1 : 0) : nullptr;
+  const auto load = [&](std::int32_t* to_tokens, std::int32_t* to_labels) {
+    context.batches->load(context.step, context.data_index, context.micro_batch, op.batch,
+                          op.sequence, to_tokens, to_labels);
+  };
+  if (!is_split(op.split)) return load(tokens, labels);
+  const std::int64_t size = op.batch * op.sequence;
+  auto* all = static_cast<std::int32_t*>(thread_scratch(Scratch::batch, 2 * size * sizeof(*all)));
+  load(tokens ? all : nullptr, labels ? all + size : nullptr);
+  for_each_run(op, context, [&](std::int64_t row, const TokenPlace& place, std::int64_t count) {
+    const std::int32_t* from = all + place.sequence * op.sequence + place.position;
+    if (tokens) __builtin_memcpy(tokens + row, from, count * sizeof(*from));
+    if (labels) __builtin_memcpy(labels + row, from + size, count * sizeof(*from));
+  });
 }
 
 template <class T>
@@ -49,7 +69,7 @@ template <class T>
 void run(const EmbeddingGradient& op, const KernelCall<T>& call) {
   const auto* tokens = in<std::int32_t>(call, 0);
   const T* dy = in<T>(call, 1);
-  T* dtable = out<T>(call, 0);
+  Main<T>* dtable = out<Main<T>>(call, 0);
   if (!op.accumulate) fill_zero(dtable, op.vocabulary * op.n);
   for (std::int64_t r = 0; r < op.rows; ++r, dy += op.n) {
     const std::int64_t entry = tokens[r] - call.context.shard_index * op.vocabulary;
@@ -59,56 +79,59 @@ void run(const EmbeddingGradient& op, const KernelCall<T>& call) {
 
 template <class T>
 void run(const AddPositions& op, const KernelCall<T>& call) {
-  const std::int64_t size = op.sequence * op.n;
-  for (std::int64_t b = 0; b < op.batch; ++b) {
-    add_to(kTeam, in<T>(call, 0), out<T>(call, 0) + b * size, size);
-  }
+  const T* positions = in<T>(call, 0);
+  T* x = out<T>(call, 0);
+  for_each_run(op, call.context, [&](std::int64_t row, const TokenPlace& place, std::int64_t rows) {
+    add_to(kTeam, positions + place.position * op.n, x + row * op.n, rows * op.n);
+  });
 }
 
 template <class T>
 void run(const PositionGradient& op, const KernelCall<T>& call) {
-  const std::int64_t size = op.sequence * op.n;
-  T* dpositions = out<T>(call, 0);
-  if (!op.accumulate) fill_zero(dpositions, size);
-  for (std::int64_t b = 0; b < op.batch; ++b) {
-    add_to(kTeam, in<T>(call, 0) + b * size, dpositions, size);
-  }
+  const T* dy = in<T>(call, 0);
+  Main<T>* dpositions = out<Main<T>>(call, 0);
+  if (!op.accumulate) fill_zero(dpositions, op.sequence * op.n);
+  for_each_run(op, call.context, [&](std::int64_t row, const TokenPlace& place, std::int64_t rows) {
+    add_to(kTeam, dy + row * op.n, dpositions + place.position * op.n, rows * op.n);
+  });
 }
 
 template <class T>
 void run(const Norm& op, const KernelCall<T>& call) {
+  using M = Main<T>;
   const T* x = in<T>(call, 0);
   const T* w = in<T>(call, 1);
   T* y = out<T>(call, 0);
-  T* rstd = out<T>(call, 1);
+  M* rstd = out<M>(call, 1);
   for (std::int64_t r = 0; r < op.rows; ++r, x += op.n, y += op.n) {
     if (op.kind == NormKind::layer) {
-      layer_norm_row(kTeam, x, w, in<T>(call, 2), y, rstd + r, out<T>(call, 2) + r, op.n,
-                     T(op.epsilon));
+      layer_norm_row(kTeam, x, w, in<T>(call, 2), y, rstd + r, out<M>(call, 2) + r, op.n,
+                     M(op.epsilon));
     } else {
-      rms_norm_row(kTeam, x, w, y, rstd + r, op.n, T(op.epsilon));
+      rms_norm_row(kTeam, x, w, y, rstd + r, op.n, M(op.epsilon));
     }
   }
 }
 
 template <bool kLayer, class T>
 void norm_gradient(const NormGradient& op, const KernelCall<T>& call) {
+  using M = Main<T>;
   const T* dy = in<T>(call, 0);
   const T* x = in<T>(call, 1);
   const T* w = in<T>(call, 2);
-  const T* rstd = in<T>(call, 3);
-  const T* mean = kLayer ? in<T>(call, 4) : nullptr;
+  const M* rstd = in<M>(call, 3);
+  const M* mean = kLayer ? in<M>(call, 4) : nullptr;
   const T* residual = op.residual ? in<T>(call, kLayer ? 5 : 4) : nullptr;
   T* dx = out<T>(call, 0);
-  T* dw = out<T>(call, 1);
-  T* db = kLayer ? out<T>(call, 2) : nullptr;
+  M* dw = out<M>(call, 1);
+  M* db = kLayer ? out<M>(call, 2) : nullptr;
   if (!op.accumulate) {
     fill_zero(dw, op.n);
     if (db) fill_zero(db, op.n);
   }
   for (std::int64_t r = 0; r < op.rows; ++r) {
     const std::int64_t at = r * op.n;
-    const T center = kLayer ? mean[r] : T(0);
+    const M center = kLayer ? mean[r] : M(0);
     norm_weight_gradient_row(kTeam, dy + at, x + at, rstd[r], center, dw, db, op.n);
     norm_gradient_row<kLayer>(kTeam, dy + at, x + at, w, rstd[r], center,
                               residual ? residual + at : nullptr, dx + at, op.n);
@@ -122,6 +145,12 @@ void run(const NormGradient& op, const KernelCall<T>& call) {
 
 template <class T>
 void run(const Matmul& op, const KernelCall<T>& call) {
+  using M = Main<T>;
+  const M* a = widen(in<T>(call, 0), op.m * op.k, Scratch::wide_a);
+  const M* b = widen(in<T>(call, 1), op.k * op.n, Scratch::wide_b);
+  const M* bias = op.bias ? widen(in<T>(call, 2), op.n, Scratch::wide_d) : nullptr;
+  M* c = op.to_main ? out<M>(call, 0)
+                    : widen_result(out<T>(call, 0), op.m * op.n, Scratch::wide_c, op.accumulate);
   call.matmul({.m = op.m,
                .n = op.n,
                .k = op.k,
@@ -132,24 +161,27 @@ void run(const Matmul& op, const KernelCall<T>& call) {
                .transpose_b = op.transpose_b,
                .bias = op.bias,
                .accumulate = op.accumulate},
-              in<T>(call, 0), in<T>(call, 1), op.bias ? in<T>(call, 2) : nullptr, out<T>(call, 0));
+              a, b, bias, c);
+  if (!op.to_main) narrow(c, out<T>(call, 0), op.m * op.n);
 }
 
 template <class T>
 void run(const Rotary& op, const KernelCall<T>& call) {
   const std::int64_t half = op.head_dim / 2;
   const std::int64_t row = (op.heads + 2 * op.kv_heads) * op.head_dim;
-  const T* cosine = rotary_table(op.sequence, op.head_dim, op.base, T());
-  const T* sine = cosine + op.sequence * half;
+  using M = Main<T>;
+  const M* cosines = rotary_table(op.sequence, op.head_dim, op.base, M());
+  const M* sines = cosines + op.sequence * half;
   T* qkv = out<T>(call, 0);
-  for (std::int64_t b = 0; b < op.batch; ++b) {
-    for (std::int64_t s = 0; s < op.sequence; ++s, qkv += row) {
+  for_each_run(op, call.context, [&](std::int64_t, const TokenPlace& place, std::int64_t rows) {
+    const std::int64_t begin = place.position * half, end = begin + rows * half;
+    for (std::int64_t at = begin; at < end; at += half, qkv += row) {
       for (std::int64_t head = 0; head < op.heads + op.kv_heads; ++head) {
-        rotate_head(kTeam, qkv + head * op.head_dim, cosine + s * half, sine + s * half,
-                    op.inverse ? T(-1) : T(1), half);
+        rotate_head(kTeam, qkv + head * op.head_dim, cosines + at, sines + at,
+                    op.inverse ? M(-1) : M(1), half);
       }
     }
-  }
+  });
 }
 
 template <class T>
@@ -206,19 +238,50 @@ void run(const SwigluGradient& op, const KernelCall<T>& call) {
   }
 }
 
+// Index of a row's first element for dropout; those of a run follow each other.
+template <class Op>
+std::int64_t dropout_index(const Op& op, const OpContext& context, const TokenPlace& place) {
+  return ((context.first_sample + place.sequence) * op.sequence + place.position) * op.n;
+}
+
 template <class T>
 void run(const Add& op, const KernelCall<T>& call) {
+  const T* a = in<T>(call, 0);
+  const T* b = in<T>(call, 1);
   const T* bias = op.bias ? in<T>(call, 2) : nullptr;
-  for (std::int64_t r = 0; r < op.rows; ++r) {
-    const std::int64_t at = r * op.n;
-    add_row(kTeam, in<T>(call, 0) + at, in<T>(call, 1) + at, bias, out<T>(call, 0) + at, op.n);
+  T* y = out<T>(call, 0);
+  if (op.dropout.probability == 0) {
+    for (std::int64_t at = 0; at < op.rows * op.n; at += op.n) {
+      add_row(kTeam, a + at, b + at, bias, y + at, op.n);
+    }
+    return;
   }
+  const DropoutMask mask = dropout_mask(op.dropout, call.context);
+  for_each_run(op, call.context, [&](std::int64_t row, const TokenPlace& place, std::int64_t rows) {
+    std::int64_t index = dropout_index(op, call.context, place);
+    for (std::int64_t r = row; r < row + rows; ++r, index += op.n) {
+      const std::int64_t at = r * op.n;
+      add_dropped_row(kTeam, a + at, b + at, bias, y + at, op.n, mask, index);
+    }
+  });
+}
+
+template <class T>
+void run(const DropoutRows& op, const KernelCall<T>& call) {
+  const DropoutMask mask = dropout_mask(op.dropout, call.context);
+  for_each_run(op, call.context, [&](std::int64_t row, const TokenPlace& place, std::int64_t rows) {
+    const T* x = in<T>(call, 0) + row * op.n;
+    T* y = out<T>(call, 0) + row * op.n;
+    const std::int64_t index = dropout_index(op, call.context, place);
+    kTeam.for_each(rows * op.n,
+                   [=](std::int64_t i) { y[i] = dropout_of(mask, index + i, Main<T>(x[i])); });
+  });
 }
 
 template <class T>
 void run(const BiasGradient& op, const KernelCall<T>& call) {
   const T* dy = in<T>(call, 0);
-  T* db = out<T>(call, 0);
+  Main<T>* db = out<Main<T>>(call, 0);
   if (!op.accumulate) fill_zero(db, op.n);
   std::int64_t r = 0;
   for (; r + 4 <= op.rows; r += 4) {
@@ -234,22 +297,23 @@ template <class T>
 void run(const VocabularyMax& op, const KernelCall<T>& call) {
   const std::int64_t valid = valid_columns(op.vocabulary, op.n, call.context.shard_index);
   for (std::int64_t r = 0; r < op.rows; ++r) {
-    out<T>(call, 0)[r] = max_row(kTeam, in<T>(call, 0) + r * op.n, valid);
+    out<Main<T>>(call, 0)[r] = max_row(kTeam, in<T>(call, 0) + r * op.n, valid);
   }
 }
 
 template <class T>
 void run(const VocabularySums& op, const KernelCall<T>& call) {
+  using M = Main<T>;
   const int shard = call.context.shard_index;
   const std::int64_t valid = valid_columns(op.vocabulary, op.n, shard);
   const auto* labels = in<std::int32_t>(call, 1);
-  const T* max = in<T>(call, 2);
-  T* sums = out<T>(call, 0);
+  const M* max = in<M>(call, 2);
+  M* sums = out<M>(call, 0);
   for (std::int64_t r = 0; r < op.rows; ++r) {
     const T* x = in<T>(call, 0) + r * op.n;
     const std::int64_t column = label_column(labels[r], valid, op.n, shard);
     sums[r] = exp_sum_row(kTeam, x, max[r], valid);
-    sums[op.rows + r] = column < 0 ? T(0) : x[column] - max[r];
+    sums[op.rows + r] = column < 0 ? M(0) : x[column] - max[r];
   }
 }
 
@@ -257,7 +321,7 @@ template <class T>
 void run(const CrossEntropy& op, const KernelCall<T>& call) {
   if (call.context.shard_index != 0) return;
   const auto* labels = in<std::int32_t>(call, 0);
-  const T* sums = in<T>(call, 1);
+  const Main<T>* sums = in<Main<T>>(call, 1);
   double loss = 0, tokens = 0;
   for (std::int64_t r = 0; r < op.rows; ++r) {
     if (labels[r] < 0) continue;
@@ -270,40 +334,23 @@ void run(const CrossEntropy& op, const KernelCall<T>& call) {
 
 template <class T>
 void run(const CrossEntropyGradient& op, const KernelCall<T>& call) {
+  using M = Main<T>;
   const int shard = call.context.shard_index;
   const std::int64_t valid = valid_columns(op.vocabulary, op.n, shard);
   const auto* labels = in<std::int32_t>(call, 0);
-  const T* max = in<T>(call, 1);
-  const T* sums = in<T>(call, 2);
+  const M* max = in<M>(call, 1);
+  const M* sums = in<M>(call, 2);
+  const M loss_scale = M(in<double>(call, 3)[4]);
   for (std::int64_t r = 0; r < op.rows; ++r) {
-    cross_entropy_gradient_row(kTeam, out<T>(call, 0) + r * op.n, max[r], sums[r], labels[r] >= 0,
-                               label_column(labels[r], valid, op.n, shard), valid, op.n);
+    cross_entropy_gradient_row(kTeam, out<T>(call, 0) + r * op.n, max[r], sums[r], loss_scale,
+                               labels[r] >= 0, label_column(labels[r], valid, op.n, shard), valid,
+                               op.n);
   }
 }
 
 template <class T>
 void run(const Zero& op, const KernelCall<T>& call) {
   fill_zero(out<T>(call, 0), op.n);
-}
-
-template <class T>
-void run(const SumSquares& op, const KernelCall<T>& call) {
-  const OpContext& context = call.context;
-  if (context.data_index != 0 || (op.replicated && context.shard_index != 0)) return;
-  const T* gradient = in<T>(call, 0);
-  out<double>(call, 0)[2] += kTeam.sum<double>(
-      op.n, [=](std::int64_t i) { return double(gradient[i]) * double(gradient[i]); });
-}
-
-template <class T>
-void run(const AdamW& op, const KernelCall<T>& call) {
-  adamw(kTeam, op, gradient_scale(in<double>(call, 1), op.clip), call.context.step, in<T>(call, 0),
-        out<T>(call, 0), out<T>(call, 1), out<T>(call, 2));
-}
-
-template <class T>
-void run(const Sgd& op, const KernelCall<T>& call) {
-  sgd(kTeam, op, gradient_scale(in<double>(call, 1), op.clip), in<T>(call, 0), out<T>(call, 0));
 }
 
 // 20 chains of r = r * x + y hide the latency of two multiply-adds a cycle.
@@ -334,6 +381,8 @@ constinit const CpuKernels MB_KERNELS = {
     .isa = MB_ISA_NAME,
     .fp32 = table_of<float>(static_cast<const OpKind*>(nullptr)),
     .fp64 = table_of<double>(static_cast<const OpKind*>(nullptr)),
+    .bf16 = table_of<Bf16>(static_cast<const OpKind*>(nullptr)),
+    .fp16 = table_of<Fp16>(static_cast<const OpKind*>(nullptr)),
     .matmul_fp32 = builtin_matmul<float>,
     .matmul_fp64 = builtin_matmul<double>,
     .multiply_add_fp32 = multiply_add<float>,

@@ -22,13 +22,20 @@ void dispatch(const KernelTable<T, OpKind>& table, const Op& op, const KernelCal
 
 void run_cpu_op_with(const CpuKernels& kernels, bool onednn, const Op& op, const OpContext& context,
                      std::span<const void* const> reads, std::span<void* const> writes) {
-  if (op.dtype == DType::fp32) {
-    const auto matmul = onednn ? onednn_matmul : kernels.matmul_fp32;
-    dispatch<float>(kernels.fp32, op, {context, reads.data(), writes.data(), matmul});
-  } else if (op.dtype == DType::fp64) {
-    dispatch<double>(kernels.fp64, op, {context, reads.data(), writes.data(), kernels.matmul_fp64});
-  } else {
-    throw Error(cat("cpu kernels have fp32 and fp64, not ", name_of(op.dtype)));
+  const auto matmul = onednn ? onednn_matmul : kernels.matmul_fp32;
+  const void* const* in = reads.data();
+  void* const* out = writes.data();
+  switch (op.dtype) {
+    case DType::fp32:
+      return dispatch<float>(kernels.fp32, op, {context, in, out, matmul});
+    case DType::fp64:
+      return dispatch<double>(kernels.fp64, op, {context, in, out, kernels.matmul_fp64});
+    case DType::bf16:
+      return dispatch<Bf16>(kernels.bf16, op, {context, in, out, matmul});
+    case DType::fp16:
+      return dispatch<Fp16>(kernels.fp16, op, {context, in, out, matmul});
+    default:
+      throw Error(cat("cpu kernels have floating-point numbers, not ", name_of(op.dtype)));
   }
 }
 
@@ -38,6 +45,7 @@ void run_cpu_op(const Op& op, const OpContext& context, std::span<const void* co
 }
 
 std::string matmul_backend(DType dtype) {
+  if (dtype != main_dtype(dtype)) return matmul_backend(main_dtype(dtype)) + " in fp32";
   if (dtype == DType::fp32 && use_onednn()) return onednn_version();
   return cat("built-in ", cpu_kernels().isa);
 }

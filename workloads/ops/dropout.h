@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "workloads/base/host_device.h"
 #include "workloads/base/rng.h"
 #include "workloads/ops/launch.h"
-#include "workloads/ops/team.h"
 
 namespace mb {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "workloads/base/error.h"
+#include "workloads/ops/tokens.h"
 
 namespace mb {
 namespace {
@@ -23,18 +24,20 @@ double head_elements(const auto& op) {
 double ring_kv_elements(const auto& op) {
   return product(op.batch, op.sequence, 2 * op.kv_heads, op.head_dim);
 }
+double token_rows(const auto& op) { return product(rows_of(op.split, op.batch, op.sequence)); }
 double head_rows(const auto& op) { return product(op.batch, op.sequence, op.heads); }
 
 // The tensors of an operation by element type.
 struct Traffic {
-  double elements = 0;  // of the operation's dtype
-  double main = 0;      // of its main_dtype
-  double indices = 0;   // int32
-  double scalars = 0;   // fp64
+  double elements = 0;       // of the operation's dtype
+  double main_elements = 0;  // of main_dtype()
+  double rounded = 0;        // of the operation's dtype, but there only if that is 16-bit
+  double indices = 0;        // int32
+  double scalars = 0;        // fp64
 };
 
 Traffic traffic(const LoadBatch& op) {
-  return {.indices = (op.tokens + op.labels) * product(op.batch, op.sequence)};
+  return {.indices = (op.tokens + op.labels) * token_rows(op)};
 }
 // Of the table, only the rows that tokens name.
 Traffic traffic(const Embedding& op) {
@@ -44,36 +47,42 @@ Traffic traffic(const Embedding& op) {
 Traffic traffic(const EmbeddingGradient& op) {
   const double table = op.accumulate ? 2 * product(std::min(op.rows, op.vocabulary), op.n)
                                      : product(op.vocabulary, op.n);
-  return {.elements = product(op.rows, op.n) + table, .indices = product(op.rows)};
+  return {.elements = product(op.rows, op.n), .main_elements = table, .indices = product(op.rows)};
+}
+// Positions that a rank's tokens have.
+double position_rows(const auto& op) {
+  return std::min(token_rows(op), product(op.sequence / op.split.context_ways));
 }
 Traffic traffic(const AddPositions& op) {
-  return {.elements = product(op.sequence, op.n, 1 + 2 * op.batch)};
+  return {.elements = (position_rows(op) + 2 * token_rows(op)) * product(op.n)};
 }
 Traffic traffic(const PositionGradient& op) {
-  return {.elements = product(op.batch, op.sequence, op.n) +
-                      written(op.accumulate) * product(op.sequence, op.n)};
+  const double rows = op.accumulate ? 2 * position_rows(op) : product(op.sequence);
+  return {.elements = token_rows(op) * product(op.n), .main_elements = rows * product(op.n)};
 }
 Traffic traffic(const Norm& op) {
   const int vectors = op.kind == NormKind::layer ? 2 : 1;
-  return {.elements = 2 * product(op.rows, op.n) + vectors * product(op.rows + op.n)};
+  return {.elements = 2 * product(op.rows, op.n) + vectors * product(op.n),
+          .main_elements = vectors * product(op.rows)};
 }
 Traffic traffic(const NormGradient& op) {
   const int vectors = op.kind == NormKind::layer ? 2 : 1;
-  return {.elements = (op.residual ? 4 : 3) * product(op.rows, op.n) + vectors * product(op.rows) +
-                      (1 + vectors * written(op.accumulate)) * product(op.n)};
+  return {.elements = (op.residual ? 4 : 3) * product(op.rows, op.n) + product(op.n),
+          .main_elements = vectors * (product(op.rows) + written(op.accumulate) * product(op.n))};
 }
 Traffic traffic(const Matmul& op) {
-  return {.elements = product(op.m, op.k) + product(op.k, op.n) + (op.bias ? product(op.n) : 0) +
-                      written(op.accumulate) * product(op.m, op.n)};
+  const double read = product(op.m, op.k) + product(op.k, op.n) + (op.bias ? product(op.n) : 0);
+  const double c = written(op.accumulate) * product(op.m, op.n);
+  return {.elements = read + (op.to_main ? 0 : c), .main_elements = op.to_main ? c : 0};
 }
 Traffic traffic(const Rotary& op) {
-  return {.elements = 2 * product(op.batch, op.sequence, op.heads + op.kv_heads, op.head_dim)};
+  return {.elements = 2 * token_rows(op) * product(op.heads + op.kv_heads, op.head_dim)};
 }
 Traffic traffic(const Attention& op) {
-  return {.elements = qkv_elements(op) + head_elements(op) + head_rows(op)};
+  return {.elements = qkv_elements(op) + head_elements(op), .main_elements = head_rows(op)};
 }
 Traffic traffic(const AttentionGradient& op) {
-  return {.elements = 2 * qkv_elements(op) + 2 * head_elements(op) + head_rows(op)};
+  return {.elements = 2 * qkv_elements(op) + 2 * head_elements(op), .main_elements = head_rows(op)};
 }
 Traffic traffic(const Gelu& op) { return {.elements = 2 * product(op.rows, op.n)}; }
 Traffic traffic(const GeluGradient& op) { return {.elements = 3 * product(op.rows, op.n)}; }
@@ -82,37 +91,59 @@ Traffic traffic(const SwigluGradient& op) { return {.elements = 5 * product(op.r
 Traffic traffic(const Add& op) {
   return {.elements = 3 * product(op.rows, op.n) + (op.bias ? product(op.n) : 0)};
 }
+Traffic traffic(const DropoutRows& op) { return {.elements = 2 * product(op.rows, op.n)}; }
 Traffic traffic(const BiasGradient& op) {
-  return {.elements = product(op.rows, op.n) + written(op.accumulate) * product(op.n)};
+  return {.elements = product(op.rows, op.n),
+          .main_elements = written(op.accumulate) * product(op.n)};
 }
 Traffic traffic(const VocabularyMax& op) {
-  return {.elements = product(op.rows, op.n) + product(op.rows)};
+  return {.elements = product(op.rows, op.n), .main_elements = product(op.rows)};
 }
 Traffic traffic(const VocabularySums& op) {
-  return {.elements = product(op.rows, op.n) + 3 * product(op.rows), .indices = product(op.rows)};
-}
-Traffic traffic(const CrossEntropy& op) {
-  return {.elements = 2 * product(op.rows), .indices = product(op.rows), .scalars = 4};
-}
-Traffic traffic(const CrossEntropyGradient& op) {
-  return {.elements = 2 * product(op.rows, op.n) + 2 * product(op.rows),
+  return {.elements = product(op.rows, op.n),
+          .main_elements = 3 * product(op.rows),
           .indices = product(op.rows)};
 }
+Traffic traffic(const CrossEntropy& op) {
+  return {.main_elements = 2 * product(op.rows), .indices = product(op.rows), .scalars = 4};
+}
+Traffic traffic(const CrossEntropyGradient& op) {
+  return {.elements = 2 * product(op.rows, op.n),
+          .main_elements = 2 * product(op.rows),
+          .indices = product(op.rows),
+          .scalars = 1};
+}
 Traffic traffic(const Zero& op) { return {.elements = product(op.n)}; }
-Traffic traffic(const SumSquares& op) { return {.elements = product(op.n), .scalars = 2}; }
-Traffic traffic(const AdamW& op) { return {.elements = 7 * product(op.n), .scalars = 2}; }
-Traffic traffic(const Sgd& op) { return {.elements = 3 * product(op.n), .scalars = 2}; }
+Traffic traffic(const SumSquares& op) { return {.main_elements = product(op.n), .scalars = 2}; }
+Traffic traffic(const AdamW& op) { return {.main_elements = 7 * product(op.n), .scalars = 2}; }
+Traffic traffic(const Sgd& op) { return {.main_elements = 3 * product(op.n), .scalars = 2}; }
+Traffic traffic(const StartStep&) { return {.scalars = kStepSums}; }
+Traffic traffic(const UpdateLossScale&) { return {.scalars = 7}; }
+Traffic traffic(const GradientNorm& op) {
+  return {.main_elements = product(op.slice.n), .scalars = 2};
+}
+Traffic traffic(const UpdateParameters& op) {
+  return {.main_elements = (op.moments ? 7 : 3) * product(op.slice.n),
+          .rounded = product(op.slice.n),
+          .scalars = 4};
+}
+Traffic traffic(const Cast& op) {
+  return {.elements = product(op.n), .main_elements = product(op.n)};
+}
+Traffic traffic(const Accumulate& op) {
+  return {.main_elements = (1 + written(op.accumulate)) * product(op.n)};
+}
 
 // Ring attention moves what it computes on: all of it, without regard to empty parts.
 Traffic traffic(const RingAttention& op) {
   const double again = written(op.step > 0), ways = op.split.context_ways;
   return {.elements = (ring_kv_elements(op) + (1 + again) * head_elements(op)) / ways,
-          .main = again * head_rows(op) / ways};
+          .main_elements = again * head_rows(op) / ways};
 }
 Traffic traffic(const RingAttentionGradient& op) {
   const double again = written(op.step > 0), ways = op.split.context_ways;
   return {.elements = ((1 + again) * ring_kv_elements(op) + (3 + again) * head_elements(op)) / ways,
-          .main = head_rows(op) / ways};
+          .main_elements = head_rows(op) / ways};
 }
 Traffic traffic(const PackKv& op) {
   return {.elements = 4 * product(op.rows, op.kv_heads, op.head_dim)};
@@ -130,16 +161,16 @@ double balance_elements(const Routing& r) { return 2 * product(r.batch, r.expert
 Traffic traffic(const Route& op) {
   const Routing& r = op.routing;
   return {.elements = product(r.rows(), r.experts),
-          .main = product(r.rows(), r.experts) + choices(r) + balance_elements(r),
+          .main_elements = product(r.rows(), r.experts) + choices(r) + balance_elements(r),
           .indices = 2 * choices(r) + product(r.experts)};
 }
 Traffic traffic(const BalanceLoss& op) {
-  return {.main = balance_elements(op.routing), .scalars = 2};
+  return {.main_elements = balance_elements(op.routing), .scalars = 2};
 }
 Traffic traffic(const RouteGradient& op) {
   const Routing& r = op.routing;
   return {.elements = product(r.rows(), r.experts),
-          .main = product(r.rows(), r.experts) + 2 * choices(r) + balance_elements(r),
+          .main_elements = product(r.rows(), r.experts) + 2 * choices(r) + balance_elements(r),
           .indices = choices(r),
           .scalars = 1};
 }
@@ -149,12 +180,12 @@ Traffic traffic(const Dispatch& op) {
 }
 Traffic traffic(const Combine& op) {
   return {.elements = product(op.routing.rows() + op.routing.buffer_rows(), op.n),
-          .main = choices(op.routing),
+          .main_elements = choices(op.routing),
           .indices = choices(op.routing)};
 }
 Traffic traffic(const CombineGradient& op) {
   return {.elements = product(op.routing.rows() + 2 * op.routing.buffer_rows(), op.n),
-          .main = 2 * choices(op.routing),
+          .main_elements = 2 * choices(op.routing),
           .indices = choices(op.routing)};
 }
 double expert_counts(const ExpertRows& rows) {
@@ -164,7 +195,7 @@ Traffic traffic(const ExpertMatmul& op) {
   const double weights = product(op.rows.experts, op.n, op.k);
   const bool is_gradient = op.product == ExpertProduct::weight_gradient;
   return {.elements = product(op.rows.rows, op.n + op.k) + (is_gradient ? 0 : weights),
-          .main = is_gradient ? written(op.accumulate) * weights : 0,
+          .main_elements = is_gradient ? written(op.accumulate) * weights : 0,
           .indices = expert_counts(op.rows)};
 }
 Traffic traffic(const ExpertActivation& op) {
@@ -218,6 +249,13 @@ std::string name(const CombineGradient&) { return "combine_gradient"; }
 std::string name(const ExpertMatmul&) { return "expert_matmul"; }
 std::string name(const ExpertActivation&) { return "expert_activation"; }
 std::string name(const ExpertActivationGradient&) { return "expert_activation_gradient"; }
+std::string name(const DropoutRows&) { return "dropout_rows"; }
+std::string name(const StartStep&) { return "start_step"; }
+std::string name(const UpdateLossScale&) { return "update_loss_scale"; }
+std::string name(const GradientNorm&) { return "gradient_norm"; }
+std::string name(const UpdateParameters&) { return "update_parameters"; }
+std::string name(const Cast&) { return "cast"; }
+std::string name(const Accumulate&) { return "accumulate"; }
 
 std::string flag(bool set, const char* text) { return set ? cat(" ", text) : ""; }
 std::string kind_text(NormKind kind) { return kind == NormKind::layer ? " layer" : " rms"; }
@@ -226,7 +264,21 @@ std::string heads_text(const auto& op) {
              op.head_dim);
 }
 
-std::string shape(const LoadBatch& op) { return cat(" ", op.batch, "x", op.sequence); }
+// " split 2z/4": over 2 context ranks, zig-zag, and 4 tensor ranks.
+std::string split_text(const TokenSplit& split) {
+  if (!is_split(split)) return "";
+  return cat(" split ", split.context_ways, split.zigzag ? "z" : "", "/", split.row_ways);
+}
+std::string dropout_text(const Dropout& dropout) {
+  return dropout.probability == 0 ? "" : cat(" dropout ", dropout.probability);
+}
+std::string slice_text(const Slice1D& slice) {
+  return cat(" ", slice.n, " of ", slice.ways, flag(slice.expert, "expert"));
+}
+
+std::string shape(const LoadBatch& op) {
+  return cat(" ", op.batch, "x", op.sequence, split_text(op.split));
+}
 std::string shape(const Embedding& op) {
   return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary);
 }
@@ -234,10 +286,11 @@ std::string shape(const EmbeddingGradient& op) {
   return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary, flag(op.accumulate, "accumulate"));
 }
 std::string shape(const AddPositions& op) {
-  return cat(" ", op.batch, "x", op.sequence, "x", op.n);
+  return cat(" ", op.batch, "x", op.sequence, "x", op.n, split_text(op.split));
 }
 std::string shape(const PositionGradient& op) {
-  return cat(" ", op.batch, "x", op.sequence, "x", op.n, flag(op.accumulate, "accumulate"));
+  return cat(" ", op.batch, "x", op.sequence, "x", op.n, split_text(op.split),
+             flag(op.accumulate, "accumulate"));
 }
 std::string shape(const Norm& op) { return cat(kind_text(op.kind), " ", op.rows, "x", op.n); }
 std::string shape(const NormGradient& op) {
@@ -248,13 +301,27 @@ std::string shape(const Matmul& op) {
   return cat(" ", op.m, "x", op.n, "x", op.k, " ", op.transpose_a ? "t" : "n",
              op.transpose_b ? "t" : "n", flag(op.bias, "bias"), flag(op.accumulate, "accumulate"));
 }
-std::string shape(const Rotary& op) { return heads_text(op) + flag(op.inverse, "inverse"); }
-std::string attention_text(const auto& op) {
-  return heads_text(op) + flag(op.dropout.probability > 0, "dropout");
+std::string shape(const Rotary& op) {
+  return heads_text(op) + split_text(op.split) + flag(op.inverse, "inverse");
 }
+std::string attention_text(const auto& op) { return heads_text(op) + dropout_text(op.dropout); }
 std::string shape(const Attention& op) { return attention_text(op); }
 std::string shape(const AttentionGradient& op) { return attention_text(op); }
-std::string shape(const Add& op) { return cat(" ", op.rows, "x", op.n, flag(op.bias, "bias")); }
+std::string shape(const Add& op) {
+  return cat(" ", op.rows, "x", op.n, flag(op.bias, "bias"), dropout_text(op.dropout),
+             split_text(op.split));
+}
+std::string shape(const DropoutRows& op) {
+  return cat(" ", op.rows, "x", op.n, dropout_text(op.dropout), split_text(op.split));
+}
+std::string shape(const GradientNorm& op) { return slice_text(op.slice); }
+std::string shape(const UpdateParameters& op) {
+  return slice_text(op.slice) + (op.moments ? " adamw" : " sgd");
+}
+std::string shape(const Cast& op) { return cat(" ", op.n, op.to_main ? " to main" : " from main"); }
+std::string shape(const Accumulate& op) {
+  return cat(" ", op.n, flag(op.accumulate, "accumulate"));
+}
 std::string shape(const BiasGradient& op) {
   return cat(" ", op.rows, "x", op.n, flag(op.accumulate, "accumulate"));
 }
@@ -263,8 +330,7 @@ std::string shape(const SumSquares& op) {
   return cat(" ", op.n, flag(op.replicated, "replicated"));
 }
 std::string ring_text(const auto& op) {
-  return cat(attention_text(op), " step ", op.step, " of ", op.split.context_ways,
-             flag(op.split.zigzag, "zigzag"));
+  return cat(attention_text(op), split_text(op.split), " step ", op.step);
 }
 std::string shape(const RingAttention& op) { return ring_text(op); }
 std::string shape(const RingAttentionGradient& op) { return ring_text(op); }
@@ -277,11 +343,11 @@ std::string shape(const HeadShuffle& op) {
              flag(op.inverse, "inverse"));
 }
 std::string shape(const TokenShuffle& op) {
-  return cat(" ", op.batch, "x", op.sequence, "x", op.n, " of ", op.split.context_ways,
-             flag(op.split.zigzag, "zigzag"), flag(op.inverse, "inverse"));
+  return cat(" ", op.batch, "x", op.sequence, "x", op.n, split_text(op.split),
+             flag(op.inverse, "inverse"));
 }
 std::string routing_text(const Routing& r) {
-  return cat(" ", r.rows(), " top ", r.top, " of ", r.experts,
+  return cat(" ", r.rows(), split_text(r.split), " top ", r.top, " of ", r.experts,
              r.capacity ? cat(" capacity ", r.capacity) : "");
 }
 std::string expert_rows_text(const ExpertRows& r) {
@@ -349,7 +415,9 @@ double flops(const Op& op) {
 
 double bytes_moved(const Op& op) {
   const Traffic t = std::visit([](const auto& kind) { return traffic(kind); }, op.kind);
-  return t.elements * size_of(op.dtype) + t.main * size_of(main_dtype(op.dtype)) +
+  const DType main = main_dtype(op.dtype);
+  const double rounded = op.dtype == main ? 0 : t.rounded;
+  return (t.elements + rounded) * size_of(op.dtype) + t.main_elements * size_of(main) +
          t.indices * size_of(DType::int32) + t.scalars * size_of(DType::fp64);
 }
 

@@ -100,6 +100,7 @@ struct NormGradient {
 struct Matmul {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
+  bool to_main = false;  // c is of main_dtype(dtype): the gradient of a parameter
   bool operator==(const Matmul&) const = default;
 };
 
@@ -247,16 +248,12 @@ struct CrossEntropy {
   std::int64_t rows;
   bool operator==(const CrossEntropy&) const = default;
 };
-// dlogits = softmax - onehot, not divided by the token count, in place.   labels, max, sums, logits
-// -> logits
+// dlogits = loss scale * (softmax - onehot), not divided by the token count, in place.
+// labels, max, sums, scalars, logits -> logits
 struct CrossEntropyGradient {
   std::int64_t rows, n, vocabulary;
   bool operator==(const CrossEntropyGradient&) const = default;
 };
-
-// Numbers of a step, always fp64, summed over all ranks before the optimizer reads them:
-// scalars[0] loss sum, [1] valid tokens, [2] sum of squares of the undivided gradient.
-inline constexpr int kStepScalars = 3;
 
 // -> x[n], all zero
 struct Zero {

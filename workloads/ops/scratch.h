@@ -13,6 +13,7 @@ enum class Scratch : int {
   d_scores,
   row_sums,
   onednn,
+  batch,
   wide_a,
   wide_b,
   wide_c,

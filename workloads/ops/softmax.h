@@ -1,6 +1,7 @@
 // Rows of softmax: cross-entropy over a sharded vocabulary, and the causal rows of attention.
 #pragma once
 
+#include "workloads/base/half.h"
 #include "workloads/ops/scalar_math.h"
 #include "workloads/ops/team.h"
 
@@ -20,28 +21,28 @@ static MB_HD std::int64_t label_column(std::int64_t label, std::int64_t valid, s
 }
 
 template <class Team, class T>
-static MB_HD T max_row(Team team, const T* x, std::int64_t n) {
-  return team.template max<T>(n, [=](std::int64_t i) { return x[i]; });
+static MB_HD Main<T> max_row(Team team, const T* x, std::int64_t n) {
+  return team.template max<Main<T>>(n, [=](std::int64_t i) { return Main<T>(x[i]); });
 }
 
 // Sum of exp(x - max).
-template <class Team, class T>
-static MB_HD T exp_sum_row(Team team, const T* x, T max, std::int64_t n) {
-  return team.template sum<T>(n, [=](std::int64_t i) { return exp_of(x[i] - max); });
+template <class Team, class T, class M>
+static MB_HD M exp_sum_row(Team team, const T* x, M max, std::int64_t n) {
+  return team.template sum<M>(n, [=](std::int64_t i) { return exp_of(x[i] - max); });
 }
 
-// x = softmax(x) - onehot(column) over `valid` columns, 0 in the padding; all 0 for a token that is
-// not valid. `column` is below 0 where another shard has the label.
-template <class Team, class T>
-static MB_HD void cross_entropy_gradient_row(Team team, T* x, T max, T sum, bool valid_token,
-                                             std::int64_t column, std::int64_t valid,
-                                             std::int64_t n) {
+// x = loss_scale * (softmax(x) - onehot(column)) over `valid` columns, 0 in the padding; all 0 for
+// a token that is not valid. `column` is below 0 where another shard has the label.
+template <class Team, class T, class M>
+static MB_HD void cross_entropy_gradient_row(Team team, T* x, M max, M sum, M loss_scale,
+                                             bool valid_token, std::int64_t column,
+                                             std::int64_t valid, std::int64_t n) {
   if (!valid_token) valid = 0;
-  const T scale = T(1) / sum;
+  const M scale = loss_scale / sum;
   team.for_each(valid, [=](std::int64_t i) {
-    x[i] = exp_of(x[i] - max) * scale - (i == column ? T(1) : T(0));
+    x[i] = exp_of(x[i] - max) * scale - (i == column ? loss_scale : M(0));
   });
-  team.for_each(n - valid, [=](std::int64_t i) { x[valid + i] = T(0); });
+  team.for_each(n - valid, [=](std::int64_t i) { x[valid + i] = M(0); });
 }
 
 // Rows of attention scores have room for a whole number of these, so that no loop has a tail.

@@ -7,11 +7,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define MB_HD __host__ __device__ __forceinline__
-#else
-#define MB_HD inline __attribute__((always_inline))
-#endif
+#include "workloads/base/host_device.h"
 
 namespace mb {
 namespace {

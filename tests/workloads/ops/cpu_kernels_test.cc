@@ -22,6 +22,7 @@ using testing::Operand;
 using testing::run_on;
 using testing::scalars;
 using testing::tolerance;
+using testing::with_loss_scale;
 using Values = std::vector<double>;
 
 double dot(const Values& a, const Values& b) {
@@ -248,7 +249,7 @@ Loss sharded_loss(const Backend& backend, const Values& logits, const Values& la
     loss.scalars = run_on(backend, CrossEntropy{rows}, {.shard_index = s},
                           {indices(labels), {sums}}, {scalars(loss.scalars)})[0];
     const auto d = run_on(backend, CrossEntropyGradient{rows, n, vocabulary}, {.shard_index = s},
-                          {indices(labels), {max}, {sums}}, {{parts[s]}})[0];
+                          {indices(labels), {max}, {sums}, with_loss_scale(1)}, {{parts[s]}})[0];
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t j = 0; j < n; ++j) {
         if (s * n + j < vocabulary) {

@@ -79,7 +79,7 @@ TEST(Op, BytesOfAMatmulAreItsOperandsOnce) {
 
 TEST(Op, BytesCountUpdatedOperandsTwice) {
   EXPECT_EQ(bytes_moved({AdamW{10, 0, 0, 0, 0, 0, 0}}), 4 * 70 + 16);
-  EXPECT_EQ(bytes_moved({CrossEntropyGradient{2, 10, 9}}), 4 * (2 * 20 + 4) + 4 * 2);
+  EXPECT_EQ(bytes_moved({CrossEntropyGradient{2, 10, 9}}), 4 * (2 * 20 + 4) + 4 * 2 + 8);
   EXPECT_EQ(bytes_moved({BiasGradient{3, 5, false}}), 4 * 20);
   EXPECT_EQ(bytes_moved({BiasGradient{3, 5, true}}), 4 * 25);
 }
@@ -97,11 +97,11 @@ TEST(Op, TextNamesTheShape) {
   EXPECT_EQ(to_text({Norm{NormKind::rms, 8, 16, 1e-5f}}), "norm rms 8x16");
   EXPECT_EQ(to_text({Attention{2, 128, 8, 2, 64}}), "attention 2x128 heads 8/2x64");
   EXPECT_EQ(to_text({RingAttention{2, 128, 8, 2, 64, {4, true}, 1, {0.1, 0}}}),
-            "ring_attention 2x128 heads 8/2x64 dropout step 1 of 4 zigzag");
+            "ring_attention 2x128 heads 8/2x64 dropout 0.1 split 4z/1 step 1");
   EXPECT_EQ(to_text({HeadShuffle{64, 4, 8, 0, 16, true}}),
             "head_shuffle 64 heads 8/0x16 to 4 inverse");
   EXPECT_EQ(to_text({TokenShuffle{2, 64, 12, {4, true}, false}}),
-            "token_shuffle 2x64x12 of 4 zigzag");
+            "token_shuffle 2x64x12 split 4z/1");
   const Routing routing{.batch = 2, .sequence = 64, .experts = 8, .top = 2, .capacity = 20};
   EXPECT_EQ(to_text({Route{routing}}), "route 128 top 2 of 8 capacity 20");
   EXPECT_EQ(to_text({Dispatch{routing, 32, true}}),
