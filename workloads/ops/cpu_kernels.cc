@@ -146,23 +146,28 @@ void run(const NormGradient& op, const KernelCall<T>& call) {
 template <class T>
 void run(const Matmul& op, const KernelCall<T>& call) {
   using M = Main<T>;
-  const M* a = widen(in<T>(call, 0), op.m * op.k, Scratch::wide_a);
-  const M* b = widen(in<T>(call, 1), op.k * op.n, Scratch::wide_b);
-  const M* bias = op.bias ? widen(in<T>(call, 2), op.n, Scratch::wide_d) : nullptr;
+  const MatmulShape shape{.m = op.m,
+                          .n = op.n,
+                          .k = op.k,
+                          .lda = op.transpose_a ? op.m : op.k,
+                          .ldb = op.transpose_b ? op.k : op.n,
+                          .ldc = op.n,
+                          .transpose_a = op.transpose_a,
+                          .transpose_b = op.transpose_b,
+                          .bias = op.bias,
+                          .accumulate = op.accumulate};
+  const T* bias = op.bias ? in<T>(call, 2) : nullptr;
+  if (call.half_matmul) {
+    return call.half_matmul(shape, in<T>(call, 0), in<T>(call, 1), bias, out<void>(call, 0),
+                            op.to_main);
+  }
+  const std::int64_t size = op.m * op.n;
   M* c = op.to_main ? out<M>(call, 0)
-                    : widen_result(out<T>(call, 0), op.m * op.n, Scratch::wide_c, op.accumulate);
-  call.matmul({.m = op.m,
-               .n = op.n,
-               .k = op.k,
-               .lda = op.transpose_a ? op.m : op.k,
-               .ldb = op.transpose_b ? op.k : op.n,
-               .ldc = op.n,
-               .transpose_a = op.transpose_a,
-               .transpose_b = op.transpose_b,
-               .bias = op.bias,
-               .accumulate = op.accumulate},
-              a, b, bias, c);
-  if (!op.to_main) narrow(c, out<T>(call, 0), op.m * op.n);
+                    : widen_result(out<T>(call, 0), size, Scratch::wide_c, op.accumulate);
+  call.matmul(shape, widen(in<T>(call, 0), op.m * op.k, Scratch::wide_a),
+              widen(in<T>(call, 1), op.k * op.n, Scratch::wide_b),
+              bias ? widen(bias, op.n, Scratch::wide_d) : nullptr, c);
+  if (!op.to_main) narrow(c, out<T>(call, 0), size);
 }
 
 template <class T>
