@@ -1,4 +1,4 @@
-// Causal attention in tiles of query rows. Part of cpu_kernels.cc.
+// Attention in tiles of query rows. Part of cpu_kernels.cc.
 //
 // A tile of kQueryTile queries meets all keys up to its last one, so only the triangle in its last
 // block is computed in vain. Tiles run from the last to the first: the last one touches every key,
@@ -7,37 +7,29 @@
 
 #include <cstdint>
 
-#include "workloads/ops/cpu_isa.h"
+#include "workloads/ops/cpu_call.h"
+#include "workloads/ops/dropout.h"
 #include "workloads/ops/scratch.h"
 #include "workloads/ops/softmax.h"
-#include "workloads/ops/team.h"
+#include "workloads/ops/tokens.h"
 
 namespace mb {
 namespace {
 
 constexpr std::int64_t kQueryTile = 64;
 
-// Sizes that both passes share, and where a head's q, k and v stand inside packed qkv rows.
+// Where a head's rows stand in packed q rows and in packed k and v rows, which are part of the
+// former or by themselves. Offsets of k count from the first head of k.
 struct HeadLayout {
-  std::int64_t heads, kv_heads, head_dim, sequence;
-  std::int64_t qkv_row, out_row, score_row;
+  std::int64_t batch, heads, kv_heads, head_dim, sequence;  // rows of a sequence
+  std::int64_t q_row, kv_row, out_row;
 
-  template <class Op>
-  static HeadLayout of(const Op& op) {
-    // Not a power of two: rows of scores then fall into different cache sets.
-    return {op.heads,
-            op.kv_heads,
-            op.head_dim,
-            op.sequence,
-            (op.heads + 2 * op.kv_heads) * op.head_dim,
-            op.heads * op.head_dim,
-            whole_blocks(op.sequence) + kScoreBlock};
-  }
+  std::int64_t rows() const { return batch * sequence; }
   std::int64_t q(std::int64_t batch, std::int64_t head) const {
-    return batch * sequence * qkv_row + head * head_dim;
+    return batch * sequence * q_row + head * head_dim;
   }
   std::int64_t k(std::int64_t batch, std::int64_t head) const {
-    return q(batch, heads + head / (heads / kv_heads));
+    return batch * sequence * kv_row + head / (heads / kv_heads) * head_dim;
   }
   std::int64_t v(std::int64_t batch, std::int64_t head) const {
     return k(batch, head) + kv_heads * head_dim;
@@ -50,22 +42,77 @@ struct HeadLayout {
   }
 };
 
-// Rows [first, first + rows) of a head against keys [0, keys).
+// Positions of a rank's rows in their sequence: they are one run, or two that meet at row `turn`.
+struct RowPositions {
+  std::int64_t turn, before, after;
+  MB_HD std::int64_t of(std::int64_t row) const { return row + (row < turn ? before : after); }
+};
+
+static inline RowPositions row_positions(const TokenSplit& split, std::int64_t sequence,
+                                         int context_index) {
+  const std::int64_t turn = run_length(split, sequence);
+  const auto first = [&](std::int64_t row) {
+    return place_of_row(split, 1, sequence, context_index, 0, row).position - row;
+  };
+  const bool turns = turn < sequence / split.context_ways;
+  return {turn, first(0), turns ? first(turn) : 0};
+}
+
+// Which probabilities dropout keeps, for the heads of a rank.
+struct AttentionDropout {
+  DropoutMask mask;
+  std::int64_t first_sample, first_head, heads, sequence;  // heads of all ranks
+  RowPositions queries, keys;
+};
+
+// The dropout of the keys of one query: what its probabilities are multiplied by.
+template <class T>
+struct KeepRow {
+  DropoutMask mask;
+  std::int64_t first;
+  RowPositions keys;
+  MB_HD T operator()(std::int64_t key) const {
+    return dropout_of(mask, first + keys.of(key), T(1));
+  }
+};
+
+// `queries` rows from first_query on against the first `keys` keys of a sequence. The first step
+// is causal and starts the results; later ones, of ring attention, see all these keys and add.
+struct AttentionStep {
+  HeadLayout layout;
+  bool is_first;
+  std::int64_t first_query, queries, keys;
+  bool drops;
+  AttentionDropout dropout;
+
+  std::int64_t tiles() const { return (queries + kQueryTile - 1) / kQueryTile; }
+  // Not a power of two: rows of scores then fall into different cache sets.
+  std::int64_t score_row() const { return whole_blocks(keys) + kScoreBlock; }
+  // How many keys a query sees.
+  std::int64_t reach(std::int64_t query) const { return is_first ? query + 1 : keys; }
+
+  template <class T>
+  KeepRow<T> keep(std::int64_t batch, std::int64_t head, std::int64_t query) const {
+    const AttentionDropout& d = dropout;
+    const std::int64_t row = (d.first_sample + batch) * d.heads + d.first_head + head;
+    return {d.mask, (row * d.sequence + d.queries.of(query)) * d.sequence, d.keys};
+  }
+};
+
+// Queries [first, first + rows) against keys [0, keys).
 struct QueryTile {
   std::int64_t first, rows, keys;
 };
-static inline QueryTile query_tile(std::int64_t index, std::int64_t sequence) {
-  const std::int64_t first = index * kQueryTile;
-  const std::int64_t end = first + kQueryTile < sequence ? first + kQueryTile : sequence;
-  return {first, end - first, end};
-}
-static inline std::int64_t query_tiles(std::int64_t sequence) {
-  return (sequence + kQueryTile - 1) / kQueryTile;
+static inline QueryTile query_tile(const AttentionStep& step, std::int64_t index) {
+  const std::int64_t begin = index * kQueryTile;
+  const std::int64_t rows = step.queries - begin < kQueryTile ? step.queries - begin : kQueryTile;
+  const std::int64_t first = step.first_query + begin;
+  return {first, rows, step.reach(first + rows - 1)};
 }
 
 template <class T>
-static T* scores_scratch(Scratch use, const HeadLayout& layout) {
-  return static_cast<T*>(thread_scratch(use, sizeof(T) * kQueryTile * layout.score_row));
+static T* scores_scratch(Scratch use, const AttentionStep& step) {
+  return static_cast<T*>(thread_scratch(use, sizeof(T) * kQueryTile * step.score_row()));
 }
 
 template <class T>
@@ -73,97 +120,181 @@ static T score_scale(std::int64_t head_dim) {
   return T(1) / root_of(T(head_dim));
 }
 
+// What the rows of a tile take from the steps before, `kept`, and from the sums of this one.
 template <class T>
-static void attention_head(const HeadLayout& l, MatmulFunction<T> matmul, const T* q, const T* k,
-                           const T* v, T* out, T* lse) {
-  const T scale = score_scale<T>(l.head_dim);
-  T* scores = scores_scratch<T>(Scratch::scores, l);
-  for (std::int64_t index = 0; index < query_tiles(l.sequence); ++index) {
-    const QueryTile tile = query_tile(index, l.sequence);
-    T* out_tile = out + tile.first * l.out_row;
-    T sums[kQueryTile];
+struct RowWeights {
+  T kept[kQueryTile], added[kQueryTile];
+};
+
+// Scores of a tile to what is left of exp(score - max) after dropout; lse goes on by a step.
+template <class T>
+static void softmax_tile(const AttentionStep& step, const QueryTile& tile, std::int64_t batch,
+                         std::int64_t head, T* scores, T* lse, RowWeights<T>& weights) {
+  const T scale = score_scale<T>(step.layout.head_dim);
+  for (std::int64_t i = 0; i < tile.rows; ++i) {
+    const std::int64_t query = tile.first + i;
+    T* row = scores + i * step.score_row();
+    const T before = step.is_first ? -T(__builtin_inff()) : lse[query];
+    T max = before;
+    const T new_sum = attention_row(kTeam, row, scale, step.reach(query), tile.keys, &max);
+    const T old_sum = exp_of(before - max);
+    weights.added[i] = T(1) / (old_sum + new_sum);
+    weights.kept[i] = old_sum * weights.added[i];
+    lse[query] = max + T(__builtin_log(old_sum + new_sum));
+    if (!step.drops) continue;
+    const auto keep = step.keep<T>(batch, head, query);
+    kTeam.for_each(step.reach(query), [=](std::int64_t key) { row[key] *= keep(key); });
+  }
+}
+
+template <class T>
+static void attention_head(const AttentionStep& step, MatmulFunction<T> matmul, std::int64_t batch,
+                           std::int64_t head, const T* q, const T* k, const T* v, T* out, T* lse) {
+  const HeadLayout& l = step.layout;
+  T* scores = scores_scratch<T>(Scratch::scores, step);
+  T* sums = static_cast<T*>(thread_scratch(Scratch::row_sums, sizeof(T) * kQueryTile * l.head_dim));
+  for (std::int64_t index = 0; index < step.tiles(); ++index) {
+    const QueryTile tile = query_tile(step, index);
+    RowWeights<T> weights;
     matmul({.m = tile.rows,
             .n = tile.keys,
             .k = l.head_dim,
-            .lda = l.qkv_row,
-            .ldb = l.qkv_row,
-            .ldc = l.score_row,
+            .lda = l.q_row,
+            .ldb = l.kv_row,
+            .ldc = step.score_row(),
             .transpose_b = true},
-           q + tile.first * l.qkv_row, k, nullptr, scores);
-    for (std::int64_t i = 0; i < tile.rows; ++i) {
-      T max;
-      const std::int64_t row = tile.first + i;
-      sums[i] =
-          attention_row(SerialTeam{}, scores + i * l.score_row, scale, row + 1, tile.keys, &max);
-      lse[row] = max + T(__builtin_log(sums[i]));
-    }
+           q + tile.first * l.q_row, k, nullptr, scores);
+    softmax_tile(step, tile, batch, head, scores, lse, weights);
     matmul({.m = tile.rows,
             .n = l.head_dim,
             .k = tile.keys,
-            .lda = l.score_row,
-            .ldb = l.qkv_row,
-            .ldc = l.out_row},
-           scores, v, nullptr, out_tile);
+            .lda = step.score_row(),
+            .ldb = l.kv_row,
+            .ldc = l.head_dim},
+           scores, v, nullptr, sums);
     for (std::int64_t i = 0; i < tile.rows; ++i) {
-      T* out_row = out_tile + i * l.out_row;
-      const T inverse = T(1) / sums[i];
-      SerialTeam{}.for_each(l.head_dim, [=](std::int64_t j) { out_row[j] *= inverse; });
+      const T* x = sums + i * l.head_dim;
+      T* y = out + (tile.first + i) * l.out_row;
+      const T kept = weights.kept[i], added = weights.added[i];
+      if (step.is_first) {
+        kTeam.for_each(l.head_dim, [=](std::int64_t j) { y[j] = x[j] * added; });
+      } else {
+        kTeam.for_each(l.head_dim, [=](std::int64_t j) { y[j] = y[j] * kept + x[j] * added; });
+      }
     }
   }
 }
 
-// dk and dv are overwritten if `first_of_group`, else added to: the query heads of a group share
-// them.
+// Scores and d_probabilities of a tile to probabilities, as dropout left them, and d_scores.
 template <class T>
-static void attention_gradient_head(const HeadLayout& l, MatmulFunction<T> matmul, const T* dout,
-                                    const T* q, const T* k, const T* v, const T* out, const T* lse,
-                                    T* dq, T* dk, T* dv, bool first_of_group) {
+static void softmax_gradient_tile(const AttentionStep& step, const QueryTile& tile,
+                                  std::int64_t batch, std::int64_t head, const T* dout,
+                                  const T* out, const T* lse, T* scores, T* d_scores) {
+  const HeadLayout& l = step.layout;
   const T scale = score_scale<T>(l.head_dim);
-  T* scores = scores_scratch<T>(Scratch::scores, l);
-  T* d_scores = scores_scratch<T>(Scratch::d_scores, l);
-  const std::int64_t tiles = query_tiles(l.sequence);
-  for (std::int64_t index = tiles - 1; index >= 0; --index) {
-    const QueryTile tile = query_tile(index, l.sequence);
-    const T* q_tile = q + tile.first * l.qkv_row;
+  for (std::int64_t i = 0; i < tile.rows; ++i) {
+    const std::int64_t query = tile.first + i;
+    const T* a = dout + query * l.out_row;
+    const T* b = out + query * l.out_row;
+    const T dot = kTeam.sum<T>(l.head_dim, [=](std::int64_t j) { return a[j] * b[j]; });
+    const auto gradient = [&](auto keep) {
+      attention_gradient_row(kTeam, scores + i * step.score_row(), d_scores + i * step.score_row(),
+                             scale, lse[query], dot, step.reach(query), tile.keys, keep);
+    };
+    step.drops ? gradient(step.keep<T>(batch, head, query)) : gradient(KeepAll{});
+  }
+}
+
+// dk and dv are added to unless this is the first step and the first head of those that share them.
+template <class T>
+static void attention_gradient_head(const AttentionStep& step, MatmulFunction<T> matmul,
+                                    std::int64_t batch, std::int64_t head, const T* dout,
+                                    const T* q, const T* k, const T* v, const T* out, const T* lse,
+                                    T* dq, T* dk, T* dv) {
+  const HeadLayout& l = step.layout;
+  T* scores = scores_scratch<T>(Scratch::scores, step);
+  T* d_scores = scores_scratch<T>(Scratch::d_scores, step);
+  const bool starts = step.is_first && head % (l.heads / l.kv_heads) == 0;
+  for (std::int64_t index = step.tiles() - 1; index >= 0; --index) {
+    const QueryTile tile = query_tile(step, index);
+    const T* q_tile = q + tile.first * l.q_row;
     const T* dout_tile = dout + tile.first * l.out_row;
-    const bool accumulate = !first_of_group || index != tiles - 1;
     MatmulShape product{.m = tile.rows,
                         .n = tile.keys,
                         .k = l.head_dim,
-                        .lda = l.qkv_row,
-                        .ldb = l.qkv_row,
-                        .ldc = l.score_row,
+                        .lda = l.q_row,
+                        .ldb = l.kv_row,
+                        .ldc = step.score_row(),
                         .transpose_b = true};
     matmul(product, q_tile, k, nullptr, scores);
     product.lda = l.out_row;
     matmul(product, dout_tile, v, nullptr, d_scores);
-    for (std::int64_t i = 0; i < tile.rows; ++i) {
-      const std::int64_t row = tile.first + i;
-      const T* a = dout + row * l.out_row;
-      const T* b = out + row * l.out_row;
-      const T dot = SerialTeam{}.sum<T>(l.head_dim, [=](std::int64_t j) { return a[j] * b[j]; });
-      attention_gradient_row(SerialTeam{}, scores + i * l.score_row, d_scores + i * l.score_row,
-                             scale, lse[row], dot, row + 1, tile.keys);
-    }
+    softmax_gradient_tile(step, tile, batch, head, dout, out, lse, scores, d_scores);
     matmul({.m = tile.rows,
             .n = l.head_dim,
             .k = tile.keys,
-            .lda = l.score_row,
-            .ldb = l.qkv_row,
-            .ldc = l.qkv_row},
-           d_scores, k, nullptr, dq + tile.first * l.qkv_row);
+            .lda = step.score_row(),
+            .ldb = l.kv_row,
+            .ldc = l.q_row,
+            .accumulate = !step.is_first},
+           d_scores, k, nullptr, dq + tile.first * l.q_row);
     MatmulShape sum{.m = tile.keys,
                     .n = l.head_dim,
                     .k = tile.rows,
-                    .lda = l.score_row,
-                    .ldb = l.qkv_row,
-                    .ldc = l.qkv_row,
+                    .lda = step.score_row(),
+                    .ldb = l.q_row,
+                    .ldc = l.kv_row,
                     .transpose_a = true,
-                    .accumulate = accumulate};
+                    .accumulate = !starts || index != step.tiles() - 1};
     matmul(sum, d_scores, q_tile, nullptr, dk);
     sum.ldb = l.out_row;
     matmul(sum, scores, dout_tile, nullptr, dv);
   }
+}
+
+// All heads; k stands at the first head of k.
+template <class T>
+static void attention(const AttentionStep& step, MatmulFunction<T> matmul, const T* q, const T* k,
+                      T* out, T* lse) {
+  const HeadLayout& l = step.layout;
+  for (std::int64_t b = 0; b < l.batch; ++b) {
+    for (std::int64_t h = 0; h < l.heads; ++h) {
+      attention_head<T>(step, matmul, b, h, q + l.q(b, h), k + l.k(b, h), k + l.v(b, h),
+                        out + l.out(b, h), lse + l.lse(b, h));
+    }
+  }
+}
+
+template <class T>
+static void attention_gradient(const AttentionStep& step, MatmulFunction<T> matmul, const T* dout,
+                               const T* q, const T* k, const T* out, const T* lse, T* dq, T* dk) {
+  const HeadLayout& l = step.layout;
+  for (std::int64_t b = 0; b < l.batch; ++b) {
+    for (std::int64_t h = 0; h < l.heads; ++h) {
+      attention_gradient_head<T>(step, matmul, b, h, dout + l.out(b, h), q + l.q(b, h),
+                                 k + l.k(b, h), k + l.v(b, h), out + l.out(b, h), lse + l.lse(b, h),
+                                 dq + l.q(b, h), dk + l.k(b, h), dk + l.v(b, h));
+    }
+  }
+}
+
+// Causal attention over whole sequences, of packed qkv rows.
+template <class Op>
+static AttentionStep whole_attention(const Op& op, const OpContext& context) {
+  const std::int64_t qkv_row = (op.heads + 2 * op.kv_heads) * op.head_dim;
+  const int part =
+      context.shard_index * op.head_ways + (op.head_ways > 1 ? context.context_index : 0);
+  const RowPositions places{op.sequence, 0, 0};
+  return {.layout = {op.batch, op.heads, op.kv_heads, op.head_dim, op.sequence, qkv_row, qkv_row,
+                     op.heads * op.head_dim},
+          .is_first = true,
+          .first_query = 0,
+          .queries = op.sequence,
+          .keys = op.sequence,
+          .drops = op.dropout.probability > 0,
+          .dropout = {dropout_mask(op.dropout, context), context.first_sample, part * op.heads,
+                      op.total_heads ? op.total_heads : op.heads * op.head_ways, op.sequence,
+                      places, places}};
 }
 
 }  // namespace

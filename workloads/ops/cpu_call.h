@@ -28,6 +28,10 @@ template <class T>
 void fill_zero(T* x, std::int64_t n) {
   __builtin_memset(x, 0, sizeof(T) * n);
 }
+template <class T>
+void copy(const T* x, T* y, std::int64_t n) {
+  __builtin_memcpy(y, x, sizeof(T) * n);
+}
 
 // Where kernels have fp32 and fp64 alone: 16-bit operands in fp32 scratch, others as they are.
 template <class T>

@@ -20,6 +20,7 @@ struct KernelCall {
   const void* const* reads;
   void* const* writes;
   MatmulFunction<Main<T>> matmul;
+  HalfMatmulFunction<T> half_matmul = nullptr;  // null: widen the operands and use `matmul`
 };
 
 template <class T, class Kind>

@@ -4,6 +4,8 @@
 #include "workloads/ops/builtin_matmul.h"
 #include "workloads/ops/cpu_attention.h"
 #include "workloads/ops/cpu_call.h"
+#include "workloads/ops/cpu_context.h"
+#include "workloads/ops/cpu_experts.h"
 #include "workloads/ops/cpu_isa.h"
 #include "workloads/ops/cpu_optimizer.h"
 #include "workloads/ops/dropout.h"
@@ -144,23 +146,28 @@ void run(const NormGradient& op, const KernelCall<T>& call) {
 template <class T>
 void run(const Matmul& op, const KernelCall<T>& call) {
   using M = Main<T>;
-  const M* a = widen(in<T>(call, 0), op.m * op.k, Scratch::wide_a);
-  const M* b = widen(in<T>(call, 1), op.k * op.n, Scratch::wide_b);
-  const M* bias = op.bias ? widen(in<T>(call, 2), op.n, Scratch::wide_d) : nullptr;
+  const MatmulShape shape{.m = op.m,
+                          .n = op.n,
+                          .k = op.k,
+                          .lda = op.transpose_a ? op.m : op.k,
+                          .ldb = op.transpose_b ? op.k : op.n,
+                          .ldc = op.n,
+                          .transpose_a = op.transpose_a,
+                          .transpose_b = op.transpose_b,
+                          .bias = op.bias,
+                          .accumulate = op.accumulate};
+  const T* bias = op.bias ? in<T>(call, 2) : nullptr;
+  if (call.half_matmul) {
+    return call.half_matmul(shape, in<T>(call, 0), in<T>(call, 1), bias, out<void>(call, 0),
+                            op.to_main);
+  }
+  const std::int64_t size = op.m * op.n;
   M* c = op.to_main ? out<M>(call, 0)
-                    : widen_result(out<T>(call, 0), op.m * op.n, Scratch::wide_c, op.accumulate);
-  call.matmul({.m = op.m,
-               .n = op.n,
-               .k = op.k,
-               .lda = op.transpose_a ? op.m : op.k,
-               .ldb = op.transpose_b ? op.k : op.n,
-               .ldc = op.n,
-               .transpose_a = op.transpose_a,
-               .transpose_b = op.transpose_b,
-               .bias = op.bias,
-               .accumulate = op.accumulate},
-              a, b, bias, c);
-  if (!op.to_main) narrow(c, out<T>(call, 0), op.m * op.n);
+                    : widen_result(out<T>(call, 0), size, Scratch::wide_c, op.accumulate);
+  call.matmul(shape, widen(in<T>(call, 0), op.m * op.k, Scratch::wide_a),
+              widen(in<T>(call, 1), op.k * op.n, Scratch::wide_b),
+              bias ? widen(bias, op.n, Scratch::wide_d) : nullptr, c);
+  if (!op.to_main) narrow(c, out<T>(call, 0), size);
 }
 
 template <class T>
@@ -185,37 +192,26 @@ void run(const Rotary& op, const KernelCall<T>& call) {
 template <class T>
 void run(const Attention& op, const KernelCall<T>& call) {
   using M = Main<T>;
-  const HeadLayout l = HeadLayout::of(op);
-  const std::int64_t rows = op.batch * op.sequence;
-  const M* qkv = widen(in<T>(call, 0), rows * l.qkv_row, Scratch::wide_a);
-  M* y = widen_result(out<T>(call, 0), rows * l.out_row, Scratch::wide_c);
-  for (std::int64_t b = 0; b < op.batch; ++b) {
-    for (std::int64_t h = 0; h < op.heads; ++h) {
-      attention_head<M>(l, call.matmul, qkv + l.q(b, h), qkv + l.k(b, h), qkv + l.v(b, h),
-                        y + l.out(b, h), out<M>(call, 1) + l.lse(b, h));
-    }
-  }
-  narrow(y, out<T>(call, 0), rows * l.out_row);
+  const AttentionStep step = whole_attention(op, call.context);
+  const HeadLayout& l = step.layout;
+  const M* qkv = widen(in<T>(call, 0), l.rows() * l.q_row, Scratch::wide_a);
+  M* y = widen_result(out<T>(call, 0), l.rows() * l.out_row, Scratch::wide_b);
+  attention<M>(step, call.matmul, qkv, qkv + l.out_row, y, out<M>(call, 1));
+  narrow(y, out<T>(call, 0), l.rows() * l.out_row);
 }
 
 template <class T>
 void run(const AttentionGradient& op, const KernelCall<T>& call) {
   using M = Main<T>;
-  const HeadLayout l = HeadLayout::of(op);
-  const std::int64_t rows = op.batch * op.sequence;
-  const M* qkv = widen(in<T>(call, 1), rows * l.qkv_row, Scratch::wide_a);
-  const M* dy = widen(in<T>(call, 0), rows * l.out_row, Scratch::wide_b);
-  const M* y = widen(in<T>(call, 2), rows * l.out_row, Scratch::wide_d);
-  M* dqkv = widen_result(out<T>(call, 0), rows * l.qkv_row, Scratch::wide_c);
-  for (std::int64_t b = 0; b < op.batch; ++b) {
-    for (std::int64_t h = 0; h < op.heads; ++h) {
-      attention_gradient_head<M>(l, call.matmul, dy + l.out(b, h), qkv + l.q(b, h), qkv + l.k(b, h),
-                                 qkv + l.v(b, h), y + l.out(b, h), in<M>(call, 3) + l.lse(b, h),
-                                 dqkv + l.q(b, h), dqkv + l.k(b, h), dqkv + l.v(b, h),
-                                 h % (op.heads / op.kv_heads) == 0);
-    }
-  }
-  narrow(dqkv, out<T>(call, 0), rows * l.qkv_row);
+  const AttentionStep step = whole_attention(op, call.context);
+  const HeadLayout& l = step.layout;
+  const M* dy = widen(in<T>(call, 0), l.rows() * l.out_row, Scratch::wide_a);
+  const M* qkv = widen(in<T>(call, 1), l.rows() * l.q_row, Scratch::wide_b);
+  const M* y = widen(in<T>(call, 2), l.rows() * l.out_row, Scratch::wide_c);
+  M* dqkv = widen_result(out<T>(call, 0), l.rows() * l.q_row, Scratch::wide_d);
+  attention_gradient<M>(step, call.matmul, dy, qkv, qkv + l.out_row, y, in<M>(call, 3), dqkv,
+                        dqkv + l.out_row);
+  narrow(dqkv, out<T>(call, 0), l.rows() * l.q_row);
 }
 
 template <class T>

@@ -31,7 +31,9 @@ void run_cpu_op_with(const CpuKernels& kernels, bool onednn, const Op& op, const
     case DType::fp64:
       return dispatch<double>(kernels.fp64, op, {context, in, out, kernels.matmul_fp64});
     case DType::bf16:
-      return dispatch<Bf16>(kernels.bf16, op, {context, in, out, matmul});
+      return dispatch<Bf16>(
+          kernels.bf16, op,
+          {context, in, out, matmul, onednn && onednn_has_bf16() ? onednn_matmul_bf16 : nullptr});
     case DType::fp16:
       return dispatch<Fp16>(kernels.fp16, op, {context, in, out, matmul});
     default:
@@ -45,6 +47,7 @@ void run_cpu_op(const Op& op, const OpContext& context, std::span<const void* co
 }
 
 std::string matmul_backend(DType dtype) {
+  if (dtype == DType::bf16 && use_onednn() && onednn_has_bf16()) return onednn_version() + " bf16";
   if (dtype != main_dtype(dtype)) return matmul_backend(main_dtype(dtype)) + " in fp32";
   if (dtype == DType::fp32 && use_onednn()) return onednn_version();
   return cat("built-in ", cpu_kernels().isa);

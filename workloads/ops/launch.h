@@ -39,8 +39,8 @@ struct OpContext {
 void run_cpu_op(const Op& op, const OpContext& context, std::span<const void* const> reads,
                 std::span<void* const> writes);
 
-// What matmuls run on, for reports: "oneDNN 2.6.3" or "built-in avx512"; of 16-bit operands, which
-// are widened first, "oneDNN 2.6.3 in fp32".
+// What matmuls run on, for reports: "oneDNN 2.6.3" or "built-in avx512"; "oneDNN 2.6.3 bf16"
+// or, where 16-bit operands are widened first, "oneDNN 2.6.3 in fp32".
 std::string matmul_backend(DType dtype);
 // The instruction set that row kernels and the built-in matmul were dispatched to: "avx512", "avx2"
 // or "base".

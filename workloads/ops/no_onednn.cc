@@ -14,5 +14,9 @@ std::string onednn_version() { throw Error(kHint); }
 void onednn_matmul(const MatmulShape&, const float*, const float*, const float*, float*) {
   throw Error(kHint);
 }
+bool onednn_has_bf16() { return false; }
+void onednn_matmul_bf16(const MatmulShape&, const Bf16*, const Bf16*, const Bf16*, void*, bool) {
+  throw Error(kHint);
+}
 
 }  // namespace mb

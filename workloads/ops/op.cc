@@ -20,6 +20,10 @@ double qkv_elements(const auto& op) {
 double head_elements(const auto& op) {
   return product(op.batch, op.sequence, op.heads, op.head_dim);
 }
+// Keys and values of all ranks.
+double ring_kv_elements(const auto& op) {
+  return product(op.batch, op.sequence, 2 * op.kv_heads, op.head_dim);
+}
 double token_rows(const auto& op) { return product(rows_of(op.split, op.batch, op.sequence)); }
 double head_rows(const auto& op) { return product(op.batch, op.sequence, op.heads); }
 
@@ -130,6 +134,79 @@ Traffic traffic(const Accumulate& op) {
   return {.main_elements = (1 + written(op.accumulate)) * product(op.n)};
 }
 
+// Ring attention moves what it computes on: all of it, without regard to empty parts.
+Traffic traffic(const RingAttention& op) {
+  const double again = written(op.step > 0), ways = op.split.context_ways;
+  return {.elements = (ring_kv_elements(op) + (1 + again) * head_elements(op)) / ways,
+          .main_elements = again * head_rows(op) / ways};
+}
+Traffic traffic(const RingAttentionGradient& op) {
+  const double again = written(op.step > 0), ways = op.split.context_ways;
+  return {.elements = ((1 + again) * ring_kv_elements(op) + (3 + again) * head_elements(op)) / ways,
+          .main_elements = head_rows(op) / ways};
+}
+Traffic traffic(const PackKv& op) {
+  return {.elements = 4 * product(op.rows, op.kv_heads, op.head_dim)};
+}
+Traffic traffic(const HeadShuffle& op) {
+  return {.elements = 2 * product(op.rows, op.heads + 2 * op.kv_heads, op.head_dim)};
+}
+Traffic traffic(const TokenShuffle& op) {
+  return {.elements = 2 * product(op.batch, op.sequence, op.n)};
+}
+
+double choices(const Routing& r) { return product(r.rows(), r.top); }
+double balance_elements(const Routing& r) { return 2 * product(r.batch, r.experts); }
+
+Traffic traffic(const Route& op) {
+  const Routing& r = op.routing;
+  return {.elements = product(r.rows(), r.experts),
+          .main_elements = product(r.rows(), r.experts) + choices(r) + balance_elements(r),
+          .indices = 2 * choices(r) + product(r.experts)};
+}
+Traffic traffic(const BalanceLoss& op) {
+  return {.main_elements = balance_elements(op.routing), .scalars = 2};
+}
+Traffic traffic(const RouteGradient& op) {
+  const Routing& r = op.routing;
+  return {.elements = product(r.rows(), r.experts),
+          .main_elements = product(r.rows(), r.experts) + 2 * choices(r) + balance_elements(r),
+          .indices = choices(r),
+          .scalars = 1};
+}
+Traffic traffic(const Dispatch& op) {
+  return {.elements = product(op.routing.rows() + op.routing.buffer_rows(), op.n),
+          .indices = choices(op.routing)};
+}
+Traffic traffic(const Combine& op) {
+  return {.elements = product(op.routing.rows() + op.routing.buffer_rows(), op.n),
+          .main_elements = choices(op.routing),
+          .indices = choices(op.routing)};
+}
+Traffic traffic(const CombineGradient& op) {
+  return {.elements = product(op.routing.rows() + 2 * op.routing.buffer_rows(), op.n),
+          .main_elements = 2 * choices(op.routing),
+          .indices = choices(op.routing)};
+}
+double expert_counts(const ExpertRows& rows) {
+  return rows.fixed ? 0 : product(rows.sources, rows.experts);
+}
+Traffic traffic(const ExpertMatmul& op) {
+  const double weights = product(op.rows.experts, op.n, op.k);
+  const bool is_gradient = op.product == ExpertProduct::weight_gradient;
+  return {.elements = product(op.rows.rows, op.n + op.k) + (is_gradient ? 0 : weights),
+          .main_elements = is_gradient ? written(op.accumulate) * weights : 0,
+          .indices = expert_counts(op.rows)};
+}
+Traffic traffic(const ExpertActivation& op) {
+  return {.elements = product(op.rows.rows, op.n, op.gated ? 3 : 2),
+          .indices = expert_counts(op.rows)};
+}
+Traffic traffic(const ExpertActivationGradient& op) {
+  return {.elements = product(op.rows.rows, op.n, op.gated ? 5 : 3),
+          .indices = expert_counts(op.rows)};
+}
+
 Traffic traffic(const auto&) { return {}; }  // those still to come
 
 std::string name(const auto&) { return "operation"; }
@@ -158,6 +235,20 @@ std::string name(const Zero&) { return "zero"; }
 std::string name(const SumSquares&) { return "sum_squares"; }
 std::string name(const AdamW&) { return "adamw"; }
 std::string name(const Sgd&) { return "sgd"; }
+std::string name(const RingAttention&) { return "ring_attention"; }
+std::string name(const RingAttentionGradient&) { return "ring_attention_gradient"; }
+std::string name(const PackKv&) { return "pack_kv"; }
+std::string name(const HeadShuffle&) { return "head_shuffle"; }
+std::string name(const TokenShuffle&) { return "token_shuffle"; }
+std::string name(const Route&) { return "route"; }
+std::string name(const BalanceLoss&) { return "balance_loss"; }
+std::string name(const RouteGradient&) { return "route_gradient"; }
+std::string name(const Dispatch& op) { return op.gradient ? "dispatch_gradient" : "dispatch"; }
+std::string name(const Combine&) { return "combine"; }
+std::string name(const CombineGradient&) { return "combine_gradient"; }
+std::string name(const ExpertMatmul&) { return "expert_matmul"; }
+std::string name(const ExpertActivation&) { return "expert_activation"; }
+std::string name(const ExpertActivationGradient&) { return "expert_activation_gradient"; }
 std::string name(const DropoutRows&) { return "dropout_rows"; }
 std::string name(const StartStep&) { return "start_step"; }
 std::string name(const UpdateLossScale&) { return "update_loss_scale"; }
@@ -213,8 +304,9 @@ std::string shape(const Matmul& op) {
 std::string shape(const Rotary& op) {
   return heads_text(op) + split_text(op.split) + flag(op.inverse, "inverse");
 }
-std::string shape(const Attention& op) { return heads_text(op); }
-std::string shape(const AttentionGradient& op) { return heads_text(op); }
+std::string attention_text(const auto& op) { return heads_text(op) + dropout_text(op.dropout); }
+std::string shape(const Attention& op) { return attention_text(op); }
+std::string shape(const AttentionGradient& op) { return attention_text(op); }
 std::string shape(const Add& op) {
   return cat(" ", op.rows, "x", op.n, flag(op.bias, "bias"), dropout_text(op.dropout),
              split_text(op.split));
@@ -237,9 +329,47 @@ std::string shape(const CrossEntropy& op) { return cat(" ", op.rows); }
 std::string shape(const SumSquares& op) {
   return cat(" ", op.n, flag(op.replicated, "replicated"));
 }
-// The rest is [rows, n], perhaps of a vocabulary, or [n].
+std::string ring_text(const auto& op) {
+  return cat(attention_text(op), split_text(op.split), " step ", op.step);
+}
+std::string shape(const RingAttention& op) { return ring_text(op); }
+std::string shape(const RingAttentionGradient& op) { return ring_text(op); }
+std::string shape(const PackKv& op) {
+  return cat(" ", op.rows, " heads ", op.heads, "/", op.kv_heads, "x", op.head_dim,
+             flag(op.inverse, "inverse"));
+}
+std::string shape(const HeadShuffle& op) {
+  return cat(" ", op.rows, " heads ", op.heads, "/", op.kv_heads, "x", op.head_dim, " to ", op.ways,
+             flag(op.inverse, "inverse"));
+}
+std::string shape(const TokenShuffle& op) {
+  return cat(" ", op.batch, "x", op.sequence, "x", op.n, split_text(op.split),
+             flag(op.inverse, "inverse"));
+}
+std::string routing_text(const Routing& r) {
+  return cat(" ", r.rows(), split_text(r.split), " top ", r.top, " of ", r.experts,
+             r.capacity ? cat(" capacity ", r.capacity) : "");
+}
+std::string expert_rows_text(const ExpertRows& r) {
+  return cat(" ", r.rows, " to ", r.experts, flag(r.fixed > 0, "fixed"));
+}
+std::string shape(const ExpertMatmul& op) {
+  const char* products[] = {"forward", "input_gradient", "weight_gradient"};
+  return cat(expert_rows_text(op.rows), " ", op.n, "x", op.k, " ",
+             products[static_cast<int>(op.product)], flag(op.accumulate, "accumulate"));
+}
+std::string shape(const ExpertActivation& op) {
+  return cat(expert_rows_text(op.rows), " ", op.n, flag(op.gated, "gated"));
+}
+std::string shape(const ExpertActivationGradient& op) {
+  return cat(expert_rows_text(op.rows), " ", op.n, flag(op.gated, "gated"));
+}
+// The rest is of a routing, or [rows, n], perhaps of a vocabulary, or [n].
 std::string shape(const auto& op) {
-  if constexpr (requires { op.vocabulary; }) {
+  if constexpr (requires { op.routing; }) {
+    if constexpr (requires { op.n; }) return cat(routing_text(op.routing), " ", op.n);
+    return routing_text(op.routing);
+  } else if constexpr (requires { op.vocabulary; }) {
     return cat(" ", op.rows, "x", op.n, " of ", op.vocabulary);
   } else if constexpr (requires { op.rows + op.n; }) {
     return cat(" ", op.rows, "x", op.n);
@@ -248,6 +378,14 @@ std::string shape(const auto& op) {
   } else {
     return "";
   }
+}
+
+// What a step has of the lower triangle of whole sequences. Without zig-zag, ranks from `step` on
+// have a whole block, the others none: this is their mean.
+double ring_share(const auto& op) {
+  const double ways = op.split.context_ways;
+  const double blocks = op.step == 0 || op.split.zigzag ? 1 : 2 * (ways - op.step) / ways;
+  return blocks / (ways * ways);
 }
 
 }  // namespace
@@ -262,6 +400,15 @@ double flops(const Op& op) {
   }
   if (const auto* backward = std::get_if<AttentionGradient>(&op.kind)) {
     return 4 * head_elements(*backward) * product(backward->sequence);
+  }
+  if (const auto* forward = std::get_if<RingAttention>(&op.kind)) {
+    return 2 * head_elements(*forward) * product(forward->sequence) * ring_share(*forward);
+  }
+  if (const auto* backward = std::get_if<RingAttentionGradient>(&op.kind)) {
+    return 4 * head_elements(*backward) * product(backward->sequence) * ring_share(*backward);
+  }
+  if (const auto* matmul = std::get_if<ExpertMatmul>(&op.kind)) {
+    return 2 * product(matmul->rows.rows, matmul->n, matmul->k);
   }
   return 0;
 }

@@ -123,6 +123,7 @@ struct Attention {
   Dropout dropout = {};  // of the probabilities
   // The heads of a tensor rank are divided over so many context ranks (DeepSpeed-Ulysses).
   int head_ways = 1;
+  int total_heads = 0;  // of all ranks, for dropout; 0: no other tensor rank has any
   bool operator==(const Attention&) const = default;
 };
 // dout, qkv, out, lse -> dqkv
@@ -130,6 +131,7 @@ struct AttentionGradient {
   std::int64_t batch, sequence, heads, kv_heads, head_dim;
   Dropout dropout = {};
   int head_ways = 1;
+  int total_heads = 0;
   bool operator==(const AttentionGradient&) const = default;
 };
 
@@ -143,6 +145,7 @@ struct RingAttention {
   TokenSplit split;
   int step;
   Dropout dropout = {};
+  int total_heads = 0;
   bool operator==(const RingAttention&) const = default;
 };
 // The q part of dqkv and dkv, which travels with kv, are written at step 0 and added to after; the
@@ -152,6 +155,7 @@ struct RingAttentionGradient {
   TokenSplit split;
   int step;
   Dropout dropout = {};
+  int total_heads = 0;
   bool operator==(const RingAttentionGradient&) const = default;
 };
 // The k and v part of packed rows by itself: qkv -> kv. `inverse` puts it back: kv, qkv -> qkv
@@ -362,7 +366,9 @@ struct Accumulate {
 // sorted by expert. Without a capacity the buffer is as long as the tokens ask for and `counts`
 // says how many rows each expert has; with one, each expert has `capacity` rows for every sequence
 // of the micro-batch, the tokens of a sequence take them in order, and those that come too late are
-// dropped (slot -1; they add nothing). Unused rows are zero.
+// dropped (slot -1; they add nothing). Unused rows are zero, and `counts` are of the used ones.
+// slot = first row of the expert (with a capacity, of (expert, sequence)) + place, in the order of
+// tokens, then of a token's choices.
 struct Routing {
   std::int64_t batch = 1, sequence = 1;  // of the whole micro-batch
   TokenSplit split;                      // row_ways is 1: every tensor rank routes all rows
@@ -373,7 +379,7 @@ struct Routing {
 };
 // Probabilities are a softmax over all experts; gates are those of the chosen, divided by their sum
 // if top > 1. Equal logits: the expert with the lower number. balance[2, batch, experts]: this
-// rank's number of choices and sum of probabilities, for each sequence.
+// rank's number of choices, dropped ones too, and sum of probabilities, for each sequence.
 // logits[rows, experts] -> probabilities[rows, experts] (main), choice[rows, top] int32, gate[rows,
 // top] (main), slot[rows, top] int32, counts[experts] int32, balance (main)
 struct Route {

@@ -18,6 +18,8 @@ enum class Scratch : int {
   wide_b,
   wide_c,
   wide_d,
+  wide_e,
+  wide_f,
   count
 };
 

@@ -51,15 +51,17 @@ static MB_HD std::int64_t whole_blocks(std::int64_t length) {
   return (length + kScoreBlock - 1) / kScoreBlock * kScoreBlock;
 }
 
-// Scores of one query to p = exp(scale * (x - max)) for the first `length` keys and 0 up to
-// `width`. Returns the sum; *max is of the scaled scores.
+// Scores of one query to p = exp(scale * x - max) for the first `length` keys and 0 up to `width`.
+// Returns the sum. *max comes in as a lower bound and goes out as the maximum of itself and the
+// scaled scores.
 template <class Team, class T>
 static MB_HD T attention_row(Team team, T* x, T scale, std::int64_t length, std::int64_t width,
                              T* max) {
   const std::int64_t padded = whole_blocks(length);
   const T lowest = -static_cast<T>(__builtin_inff());
-  const T top = scale * team.template max<T>(
-                            padded, [=](std::int64_t i) { return i < length ? x[i] : lowest; });
+  const T highest = scale * team.template max<T>(
+                                padded, [=](std::int64_t i) { return i < length ? x[i] : lowest; });
+  const T top = highest < *max ? *max : highest;
   const T sum = team.template sum<T>(padded, [=](std::int64_t i) {
     const T p = exp_of(x[i] * scale - top);
     return x[i] = i < length ? p : T(0);
@@ -69,16 +71,23 @@ static MB_HD T attention_row(Team team, T* x, T scale, std::int64_t length, std:
   return sum;
 }
 
+// Where dropout is off.
+struct KeepAll {
+  MB_HD int operator()(std::int64_t) const { return 1; }
+};
+
 // Scores and d_probabilities of one query to probabilities and d_scores, in place. `dot` is the
-// sum of dout * out of the row.
-template <class Team, class T>
+// sum of dout * out of the row. `keep` is what dropout multiplies the probability of a key by; it
+// has done so in the forward pass, and the probabilities that leave here have been through it too.
+template <class Team, class T, class Keep>
 static MB_HD void attention_gradient_row(Team team, T* x, T* dp, T scale, T lse, T dot,
-                                         std::int64_t length, std::int64_t width) {
+                                         std::int64_t length, std::int64_t width, Keep keep) {
   const std::int64_t padded = whole_blocks(length);
   team.for_each(padded, [=](std::int64_t i) {
     const T p = exp_of(x[i] * scale - lse);
-    const T ds = p * (dp[i] - dot) * scale;
-    x[i] = i < length ? p : T(0);
+    const T kept = static_cast<T>(keep(i));
+    const T ds = p * (dp[i] * kept - dot) * scale;
+    x[i] = i < length ? p * kept : T(0);
     dp[i] = i < length ? ds : T(0);
   });
   team.for_each(width - padded, [=](std::int64_t i) { x[padded + i] = dp[padded + i] = T(0); });

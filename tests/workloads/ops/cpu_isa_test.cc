@@ -33,7 +33,7 @@ TEST(CpuIsa, AnElementTypeWithoutKernelsIsAnError) {
 TEST(CpuIsa, ReportsNameTheBackendInUse) {
   EXPECT_EQ(cpu_isa(), cpu_kernels().isa);
   EXPECT_EQ(matmul_backend(DType::fp64), "built-in " + cpu_isa());
-  EXPECT_EQ(matmul_backend(DType::bf16), matmul_backend(DType::fp32) + " in fp32");
+  EXPECT_EQ(matmul_backend(DType::fp16), matmul_backend(DType::fp32) + " in fp32");
 }
 
 }  // namespace

@@ -15,6 +15,52 @@ TEST(Op, AttentionCountsHalfOfTheSquareAndItsBackwardTwiceThat) {
   EXPECT_EQ(flops({AttentionGradient{2, 4, 3, 1, 5}}), 1920);
 }
 
+TEST(Op, StepsOfARingCountWhatWholeAttentionCounts) {
+  for (int ways : {1, 2, 4}) {
+    for (bool zigzag : {false, true}) {
+      double forward = 0, backward = 0;
+      for (int step = 0; step < ways; ++step) {
+        const TokenSplit split{ways, zigzag};
+        forward += ways * flops({RingAttention{2, 16, 4, 2, 8, split, step}});
+        backward += ways * flops({RingAttentionGradient{2, 16, 4, 2, 8, split, step}});
+      }
+      EXPECT_EQ(forward, flops({Attention{2, 16, 4, 2, 8}}));
+      EXPECT_EQ(backward, flops({AttentionGradient{2, 16, 4, 2, 8}}));
+    }
+  }
+}
+
+TEST(Op, ZigZagStepsOfARingCountTheSame) {
+  const double first = flops({RingAttention{2, 16, 4, 2, 8, {4, true}, 0}});
+  for (int step : {1, 2, 3}) {
+    EXPECT_EQ(flops({RingAttention{2, 16, 4, 2, 8, {4, true}, step}}), first);
+  }
+  EXPECT_EQ(flops({RingAttention{2, 16, 4, 2, 8, {4}, 1}}), 1.5 * first);
+  EXPECT_EQ(flops({RingAttention{2, 16, 4, 2, 8, {4}, 3}}), 0.5 * first);
+}
+
+TEST(Op, ExpertsCountTheRowsThatComeIfAllGetTheSame) {
+  const ExpertRows rows{.sources = 2, .experts = 4, .buffer_rows = 100, .rows = 30};
+  for (auto product :
+       {ExpertProduct::forward, ExpertProduct::input_gradient, ExpertProduct::weight_gradient}) {
+    EXPECT_EQ(flops({ExpertMatmul{rows, 5, 7, product}}), 2 * 30 * 5 * 7);
+  }
+  const double operands = 30 * (5 + 7), weights = 4 * 5 * 7, counts = 8;
+  EXPECT_EQ(bytes_moved({ExpertMatmul{rows, 5, 7, ExpertProduct::forward}, DType::bf16}),
+            2 * (operands + weights) + 4 * counts);
+  EXPECT_EQ(
+      bytes_moved({ExpertMatmul{rows, 5, 7, ExpertProduct::weight_gradient, true}, DType::bf16}),
+      2 * operands + 4 * 2 * weights + 4 * counts);
+}
+
+TEST(Op, BytesOfARingStepAreItsRows) {
+  // q and out [4, 2 * 3], kv [4, 2 * 3], lse [4, 2]; later steps read out and lse too.
+  EXPECT_EQ(bytes_moved({RingAttention{1, 8, 2, 1, 3, {2, true}, 0}, DType::bf16}),
+            2 * 3 * 24 + 4 * 8);
+  EXPECT_EQ(bytes_moved({RingAttention{1, 8, 2, 1, 3, {2, true}, 1}, DType::bf16}),
+            2 * 4 * 24 + 4 * 16);
+}
+
 TEST(Op, RowOperationsCountNoFlops) {
   EXPECT_EQ(flops({Gelu{4, 4}}), 0);
   EXPECT_EQ(flops({AdamW{10, 0, 0, 0, 0, 0, 0}}), 0);
@@ -50,6 +96,19 @@ TEST(Op, TextNamesTheShape) {
             "matmul 2x3x4 tn accumulate fp64");
   EXPECT_EQ(to_text({Norm{NormKind::rms, 8, 16, 1e-5f}}), "norm rms 8x16");
   EXPECT_EQ(to_text({Attention{2, 128, 8, 2, 64}}), "attention 2x128 heads 8/2x64");
+  EXPECT_EQ(to_text({RingAttention{2, 128, 8, 2, 64, {4, true}, 1, {0.1, 0}}}),
+            "ring_attention 2x128 heads 8/2x64 dropout 0.1 split 4z/1 step 1");
+  EXPECT_EQ(to_text({HeadShuffle{64, 4, 8, 0, 16, true}}),
+            "head_shuffle 64 heads 8/0x16 to 4 inverse");
+  EXPECT_EQ(to_text({TokenShuffle{2, 64, 12, {4, true}, false}}),
+            "token_shuffle 2x64x12 split 4z/1");
+  const Routing routing{.batch = 2, .sequence = 64, .experts = 8, .top = 2, .capacity = 20};
+  EXPECT_EQ(to_text({Route{routing}}), "route 128 top 2 of 8 capacity 20");
+  EXPECT_EQ(to_text({Dispatch{routing, 32, true}}),
+            "dispatch_gradient 128 top 2 of 8 capacity 20 32");
+  EXPECT_EQ(to_text({ExpertMatmul{
+                {.experts = 4, .rows = 256, .fixed = 40}, 32, 16, ExpertProduct::input_gradient}}),
+            "expert_matmul 256 to 4 fixed 32x16 input_gradient");
   EXPECT_EQ(to_text({VocabularyMax{4, 128, 97}}), "vocabulary_max 4x128 of 97");
   EXPECT_EQ(to_text({Zero{9}}), "zero 9");
   EXPECT_EQ(to_text({LoadBatch{2, 16}}), "load_batch 2x16");

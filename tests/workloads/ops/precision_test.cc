@@ -119,6 +119,91 @@ TEST(Precision, OfAttentionAndRotary) {
     check(Rotary{batch, sequence, heads, kv_heads, head_dim, 500.0f, inverse}, {}, {qkv});
 }
 
+TEST(Precision, OfDroppedAttention) {
+  const std::int64_t rows = 70;
+  const Operand qkv{noise(1, rows * 4 * 8, 2)}, dout{noise(2, rows * 2 * 8)};
+  const Attention op{1, rows, 2, 1, 8, {0.2, 3}};
+  const std::vector<Operand> outputs = {garbage(rows * 2 * 8), garbage_main(rows * 2)};
+  check(op, {qkv}, outputs);
+  const auto saved = run_on(testing::backends().front(), op, {}, {qkv}, outputs);
+  check(AttentionGradient{1, rows, 2, 1, 8, {0.2, 3}}, {dout, qkv, {saved[0]}, in_main({saved[1]})},
+        {garbage(rows * 4 * 8)});
+}
+
+TEST(Precision, OfRings) {
+  const std::int64_t batch = 2, sequence = 40, heads = 4, kv_heads = 2, head_dim = 8, rows = 40;
+  const std::int64_t width = (heads + 2 * kv_heads) * head_dim, kv_size = rows * 2 * 2 * head_dim;
+  const Operand qkv{noise(1, rows * width, 2)}, kv{noise(2, kv_size, 2)},
+      dout{noise(3, rows * heads * head_dim)};
+  for (int index : {0, 1}) {
+    const OpContext context{.context_index = index};
+    std::vector<Operand> merged = {garbage(rows * heads * head_dim), garbage_main(rows * heads)};
+    for (int step : {0, 1}) {
+      const RingAttention op{batch, sequence, heads, kv_heads, head_dim, {2, true}, step};
+      check(op, {qkv, kv}, merged, context);
+      const auto saved = run_on(testing::backends().front(), op, context, {qkv, kv}, merged);
+      merged = {{saved[0]}, in_main({saved[1]})};
+      check(RingAttentionGradient{batch, sequence, heads, kv_heads, head_dim, {2, true}, step},
+            {dout, qkv, kv, merged[0], merged[1]}, {{noise(4, rows * width)}, {noise(5, kv_size)}},
+            context);
+    }
+  }
+}
+
+TEST(Precision, OfMovesBetweenRanks) {
+  const Operand qkv{noise(1, 16 * 8 * 6)};
+  check(PackKv{16, 4, 2, 6, false}, {qkv}, {garbage(16 * 4 * 6)});
+  check(PackKv{16, 4, 2, 6, true}, {{noise(2, 16 * 4 * 6)}}, {qkv});
+  for (bool inverse : {false, true}) {
+    check(HeadShuffle{16, 2, 4, 2, 6, inverse}, {qkv}, {garbage(16 * 8 * 6)});
+    check(TokenShuffle{2, 8, 48, {2, true}, inverse}, {qkv}, {garbage(16 * 8 * 6)});
+  }
+}
+
+TEST(Precision, OfRouters) {
+  const Routing r{.batch = 2, .sequence = 8, .experts = 5, .top = 2, .capacity = 3};
+  const std::int64_t rows = r.rows(), choices = rows * r.top, n = 21;
+  const Operand none = indices(Values(choices, -7)), counts = indices(Values(r.experts, -7));
+  const std::vector<Operand> reads = {{noise(1, rows * r.experts, 2)}};
+  const std::vector<Operand> writes = {
+      garbage_main(rows * r.experts),       none, garbage_main(choices), none, counts,
+      garbage_main(2 * r.batch * r.experts)};
+  check(Route{r}, reads, writes);
+  const auto saved = run_on(testing::backends().front(), Route{r}, {}, reads, writes);
+  const Operand probabilities = in_main({saved[0]}), choice = indices(saved[1]),
+                gate = in_main({saved[2]}), slot = indices(saved[3]), balance = in_main({saved[5]});
+  const Operand x{noise(2, rows * n)}, buffer{noise(3, r.buffer_rows() * n)};
+  check(BalanceLoss{r, 0.1}, {balance}, {with_loss_scale(16)});
+  check(RouteGradient{r, 0.1},
+        {in_main({noise(4, choices)}), probabilities, choice, gate, balance, with_loss_scale(16)},
+        {garbage(rows * r.experts)});
+  check(Dispatch{r, n, false}, {x, slot}, {garbage(r.buffer_rows() * n)});
+  check(Dispatch{r, n, true}, {buffer, slot}, {garbage(rows * n)});
+  check(Combine{r, n}, {buffer, slot, gate}, {garbage(rows * n)});
+  check(CombineGradient{r, n}, {x, buffer, slot, gate},
+        {garbage(r.buffer_rows() * n), garbage_main(choices)});
+}
+
+TEST(Precision, OfExperts) {
+  const std::int64_t n = 19, k = 24, there = 80;
+  const ExpertRows rows{.sources = 2, .experts = 2, .buffer_rows = 90, .rows = there};
+  const Operand counts = indices({3, 70, 0, 7}), w{noise(1, 2 * n * k)};
+  const Operand wide{noise(2, there * k)}, narrow{noise(3, there * n)};
+  check(ExpertMatmul{rows, n, k, ExpertProduct::forward}, {wide, w, counts}, {garbage(there * n)});
+  check(ExpertMatmul{rows, n, k, ExpertProduct::input_gradient}, {narrow, w, counts},
+        {garbage(there * k)});
+  for (bool accumulate : {false, true}) {
+    check(ExpertMatmul{rows, n, k, ExpertProduct::weight_gradient, accumulate},
+          {narrow, wide, counts}, {in_main({noise(4, 2 * n * k)})});
+  }
+  check(ExpertActivation{rows, k, false}, {wide, counts}, {garbage(there * k)});
+  check(ExpertActivation{rows, k / 2, true}, {wide, counts}, {garbage(there * k / 2)});
+  check(ExpertActivationGradient{rows, k, false}, {wide, {noise(5, there * k, 3)}, counts},
+        {garbage(there * k)});
+  check(ExpertActivationGradient{rows, k / 2, true}, {{noise(6, there * k / 2)}, wide, counts},
+        {garbage(there * k)});
+}
+
 TEST(Precision, OfActivationsAndSums) {
   const std::int64_t rows = 6, n = 75;
   const Operand u{noise(1, rows * n, 6)}, gate_up{noise(2, rows * 2 * n, 6)},

@@ -1,0 +1,317 @@
+// Routers, the buffers that they fill, and the layers of experts. Part of cpu_kernels.cc.
+#pragma once
+
+#include <cstdint>
+
+#include "workloads/ops/activation.h"
+#include "workloads/ops/cpu_call.h"
+#include "workloads/ops/scratch.h"
+#include "workloads/ops/softmax.h"
+
+namespace mb {
+namespace {
+
+// Experts of the `top` largest logits, largest first; the lower number of equals.
+template <class M>
+static void choose(const M* logits, std::int64_t experts, std::int64_t top, std::int32_t* choice) {
+  for (std::int64_t j = 0; j < top; ++j) {
+    std::int64_t best = -1;
+    for (std::int64_t e = 0; e < experts; ++e) {
+      bool taken = false;
+      for (std::int64_t i = 0; i < j; ++i) taken |= choice[i] == e;
+      if (!taken && (best < 0 || logits[e] > logits[best])) best = e;
+    }
+    choice[j] = static_cast<std::int32_t>(best);
+  }
+}
+
+// x = softmax(x).
+template <class M>
+static void softmax_row(M* x, std::int64_t n) {
+  const M max = max_row(kTeam, x, n);
+  const M scale = M(1) / exp_sum_row(kTeam, x, max, n);
+  kTeam.for_each(n, [=](std::int64_t i) { x[i] = exp_of(x[i] - max) * scale; });
+}
+
+// gate = probabilities of the chosen, divided by their sum if there are several.
+template <class M>
+static void gate_row(const M* probabilities, const std::int32_t* choice, std::int64_t top,
+                     M* gate) {
+  M sum = 0;
+  for (std::int64_t j = 0; j < top; ++j) sum += gate[j] = probabilities[choice[j]];
+  for (std::int64_t j = 0; top > 1 && j < top; ++j) gate[j] /= sum;
+}
+
+// Slots by expert, then in the order of tokens and their choices; counts are of tokens that have
+// one.
+static inline void assign_slots(const Routing& r, const std::int32_t* choice, std::int32_t* slot,
+                                std::int32_t* counts) {
+  auto* next = static_cast<std::int32_t*>(
+      thread_scratch(Scratch::row_sums, sizeof(std::int32_t) * r.experts));
+  fill_zero(counts, r.experts);
+  if (r.capacity == 0) {
+    const std::int64_t choices = r.rows() * r.top;
+    for (std::int64_t i = 0; i < choices; ++i) ++counts[choice[i]];
+    std::int32_t start = 0;
+    for (std::int64_t e = 0; e < r.experts; start += counts[e++]) next[e] = start;
+    for (std::int64_t i = 0; i < choices; ++i) slot[i] = next[choice[i]]++;
+    return;
+  }
+  const std::int64_t choices = r.sequence * r.top;
+  for (std::int64_t b = 0; b < r.batch; ++b, choice += choices, slot += choices) {
+    fill_zero(next, r.experts);
+    for (std::int64_t i = 0; i < choices; ++i) {
+      const std::int64_t e = choice[i];
+      const bool fits = next[e] < r.capacity;
+      slot[i] = static_cast<std::int32_t>(fits ? (e * r.batch + b) * r.capacity + next[e] : -1);
+      next[e] += fits;
+      counts[e] += fits;
+    }
+  }
+}
+
+template <class T>
+void run(const Route& op, const KernelCall<T>& call) {
+  using M = Main<T>;
+  const Routing& r = op.routing;
+  const T* logits = in<T>(call, 0);
+  auto* choice = out<std::int32_t>(call, 1);
+  M* balance = out<M>(call, 5);
+  fill_zero(balance, 2 * r.batch * r.experts);
+  const std::int64_t rows_of_sequence = r.rows() / r.batch;
+  for (std::int64_t row = 0; row < r.rows(); ++row) {
+    M* p = out<M>(call, 0) + row * r.experts;
+    std::int32_t* chosen = choice + row * r.top;
+    for (std::int64_t e = 0; e < r.experts; ++e) p[e] = M(logits[row * r.experts + e]);
+    choose(p, r.experts, r.top, chosen);
+    softmax_row(p, r.experts);
+    gate_row(p, chosen, r.top, out<M>(call, 2) + row * r.top);
+    M* choices = balance + row / rows_of_sequence * r.experts;
+    for (std::int64_t j = 0; j < r.top; ++j) choices[chosen[j]] += M(1);
+    add_to(kTeam, p, choices + r.batch * r.experts, r.experts);
+  }
+  assign_slots(r, choice, out<std::int32_t>(call, 3), out<std::int32_t>(call, 4));
+}
+
+// Slope of the balance loss in a token's probability of an expert, for each choice of the expert.
+static inline double balance_slope(const Routing& r, double coefficient) {
+  return coefficient * static_cast<double>(r.experts) / static_cast<double>(r.top * r.sequence);
+}
+
+template <class T>
+void run(const BalanceLoss& op, const KernelCall<T>& call) {
+  using M = Main<T>;
+  if (call.context.shard_index != 0 || call.context.context_index != 0) return;
+  const std::int64_t n = op.routing.batch * op.routing.experts;
+  const M* choices = in<M>(call, 0);
+  const M* sums = choices + n;
+  const double total = kTeam.sum<double>(
+      n, [=](std::int64_t i) { return static_cast<double>(choices[i]) * sums[i]; });
+  out<double>(call, 0)[3] += balance_slope(op.routing, op.coefficient) * total;
+}
+
+template <class T>
+void run(const RouteGradient& op, const KernelCall<T>& call) {
+  using M = Main<T>;
+  const Routing& r = op.routing;
+  const double loss_scale = in<double>(call, 5)[4];
+  const M slope = call.context.shard_index == 0
+                      ? static_cast<M>(loss_scale * balance_slope(r, op.coefficient))
+                      : M(0);
+  M* dp = static_cast<M*>(thread_scratch(Scratch::row_sums, sizeof(M) * r.experts));
+  for (std::int64_t row = 0; row < r.rows(); ++row) {
+    const M* d_gate = in<M>(call, 0) + row * r.top;
+    const M* p = in<M>(call, 1) + row * r.experts;
+    const std::int32_t* choice = in<std::int32_t>(call, 2) + row * r.top;
+    const M* gate = in<M>(call, 3) + row * r.top;
+    const M* choices = in<M>(call, 4) + row / (r.rows() / r.batch) * r.experts;
+    T* d_logits = out<T>(call, 0) + row * r.experts;
+    kTeam.for_each(r.experts, [=](std::int64_t e) { dp[e] = slope * choices[e]; });
+    M sum = 1, common = 0;
+    if (r.top > 1) {
+      sum = 0;
+      for (std::int64_t j = 0; j < r.top; ++j) sum += p[choice[j]];
+      for (std::int64_t j = 0; j < r.top; ++j) common += d_gate[j] * gate[j];
+    }
+    for (std::int64_t j = 0; j < r.top; ++j) dp[choice[j]] += (d_gate[j] - common) / sum;
+    const M dot = kTeam.sum<M>(r.experts, [=](std::int64_t e) { return p[e] * dp[e]; });
+    kTeam.for_each(r.experts, [=](std::int64_t e) { d_logits[e] = p[e] * (dp[e] - dot); });
+  }
+}
+
+// y = sum over a token's choices of buffer[slot], times the gate unless that is null.
+template <class T>
+static void gather(const Routing& r, std::int64_t n, const T* buffer, const std::int32_t* slot,
+                   const Main<T>* gate, T* y) {
+  for (std::int64_t row = 0; row < r.rows(); ++row, y += n) {
+    Main<T>* sum = widen_result(y, n, Scratch::row_sums);
+    fill_zero(sum, n);
+    for (std::int64_t i = row * r.top; i < (row + 1) * r.top; ++i) {
+      if (slot[i] < 0) continue;
+      const T* x = buffer + slot[i] * n;
+      const Main<T> weight = gate ? gate[i] : Main<T>(1);
+      kTeam.for_each(n, [=](std::int64_t k) { sum[k] += weight * x[k]; });
+    }
+    narrow(sum, y, n);
+  }
+}
+
+template <class T>
+void run(const Dispatch& op, const KernelCall<T>& call) {
+  const Routing& r = op.routing;
+  const T* x = in<T>(call, 0);
+  const auto* slot = in<std::int32_t>(call, 1);
+  T* y = out<T>(call, 0);
+  if (op.gradient) return gather<T>(r, op.n, x, slot, nullptr, y);
+  if (r.capacity) fill_zero(y, r.buffer_rows() * op.n);
+  for (std::int64_t i = 0; i < r.rows() * r.top; ++i) {
+    if (slot[i] >= 0) copy(x + i / r.top * op.n, y + slot[i] * op.n, op.n);
+  }
+}
+
+template <class T>
+void run(const Combine& op, const KernelCall<T>& call) {
+  gather(op.routing, op.n, in<T>(call, 0), in<std::int32_t>(call, 1), in<Main<T>>(call, 2),
+         out<T>(call, 0));
+}
+
+template <class T>
+void run(const CombineGradient& op, const KernelCall<T>& call) {
+  using M = Main<T>;
+  const Routing& r = op.routing;
+  const auto* slot = in<std::int32_t>(call, 2);
+  const M* gate = in<M>(call, 3);
+  T* d_buffer = out<T>(call, 0);
+  M* d_gate = out<M>(call, 1);
+  if (r.capacity) fill_zero(d_buffer, r.buffer_rows() * op.n);
+  for (std::int64_t i = 0; i < r.rows() * r.top; ++i) {
+    d_gate[i] = M(0);
+    if (slot[i] < 0) continue;
+    const T* dy = in<T>(call, 0) + i / r.top * op.n;
+    const T* x = in<T>(call, 1) + slot[i] * op.n;
+    T* dx = d_buffer + slot[i] * op.n;
+    const M weight = gate[i];
+    d_gate[i] = kTeam.sum<M>(op.n, [=](std::int64_t k) { return M(dy[k]) * M(x[k]); });
+    kTeam.for_each(op.n, [=](std::int64_t k) { dx[k] = weight * dy[k]; });
+  }
+}
+
+// f(expert, first row, rows, source) for each run of an expert's rows, empty ones too. The rows of
+// all sources are one run if there is one expert.
+template <class F>
+static void for_each_expert_run(const ExpertRows& r, const std::int32_t* counts, F f) {
+  const std::int64_t sources = r.experts == 1 ? 1 : r.sources, joined = r.sources / sources;
+  std::int64_t first = 0;
+  for (std::int64_t source = 0; source < sources; ++source) {
+    for (std::int64_t expert = 0; expert < r.experts; ++expert) {
+      std::int64_t rows = counts ? 0 : joined * r.fixed;
+      for (std::int64_t i = 0; counts && i < joined; ++i) rows += *counts++;
+      f(expert, first, rows, source);
+      first += rows;
+    }
+  }
+}
+
+static inline std::int64_t rows_there(const ExpertRows& r, const std::int32_t* counts) {
+  std::int64_t rows = 0;
+  for_each_expert_run(r, counts, [&](auto, auto, std::int64_t count, auto) { rows += count; });
+  return rows;
+}
+
+// A backend keeps what it prepares for each shape of a product. So that counts, which differ from
+// step to step, make few shapes, f(first row, rows) has a multiple of 64 rows first, then the rest.
+template <class F>
+static void in_few_shapes(std::int64_t first, std::int64_t rows, bool fixed, F f) {
+  const std::int64_t whole = fixed ? rows : rows / 64 * 64;
+  if (whole > 0) f(first, whole);
+  if (whole < rows) f(first + whole, rows - whole);
+}
+
+// y = x w[e]^T, or x w[e] if `transposed`, w being stored [n, k]: rows of x to rows of y.
+template <class M>
+static void multiply_rows(const ExpertMatmul& op, MatmulFunction<M> matmul, const M* x, const M* w,
+                          const std::int32_t* counts, M* y) {
+  const bool forward = op.product == ExpertProduct::forward;
+  const std::int64_t from = forward ? op.k : op.n, to = forward ? op.n : op.k;
+  for_each_expert_run(op.rows, counts, [&](auto expert, auto begin, auto count, auto) {
+    in_few_shapes(begin, count, !counts, [&](std::int64_t first, std::int64_t rows) {
+      matmul({.m = rows,
+              .n = to,
+              .k = from,
+              .lda = from,
+              .ldb = op.k,
+              .ldc = to,
+              .transpose_b = forward},
+             x + first * from, w + expert * op.n * op.k, nullptr, y + first * to);
+    });
+  });
+}
+
+// dw[e] (+)= dy^T x.
+template <class M>
+static void multiply_weights(const ExpertMatmul& op, MatmulFunction<M> matmul, const M* dy,
+                             const M* x, const std::int32_t* counts, M* dw) {
+  const std::int64_t size = op.n * op.k;
+  for_each_expert_run(op.rows, counts, [&](auto expert, auto begin, auto count, auto source) {
+    bool accumulate = op.accumulate || source > 0;
+    if (!accumulate && count == 0) fill_zero(dw + expert * size, size);
+    in_few_shapes(begin, count, !counts, [&](std::int64_t first, std::int64_t rows) {
+      matmul({.m = op.n,
+              .n = op.k,
+              .k = rows,
+              .lda = op.n,
+              .ldb = op.k,
+              .ldc = op.k,
+              .transpose_a = true,
+              .accumulate = accumulate},
+             dy + first * op.n, x + first * op.k, nullptr, dw + expert * size);
+      accumulate = true;
+    });
+  });
+}
+
+template <class T>
+void run(const ExpertMatmul& op, const KernelCall<T>& call) {
+  using M = Main<T>;
+  const auto* counts = op.rows.fixed ? nullptr : in<std::int32_t>(call, 2);
+  const std::int64_t rows = rows_there(op.rows, counts);
+  const bool forward = op.product == ExpertProduct::forward;
+  const M* a = widen(in<T>(call, 0), rows * (forward ? op.k : op.n), Scratch::wide_a);
+  if (op.product == ExpertProduct::weight_gradient) {
+    const M* x = widen(in<T>(call, 1), rows * op.k, Scratch::wide_b);
+    return multiply_weights<M>(op, call.matmul, a, x, counts, out<M>(call, 0));
+  }
+  const std::int64_t size = rows * (forward ? op.n : op.k);
+  const M* w = widen(in<T>(call, 1), op.rows.experts * op.n * op.k, Scratch::wide_b);
+  M* y = widen_result(out<T>(call, 0), size, Scratch::wide_c);
+  multiply_rows<M>(op, call.matmul, a, w, counts, y);
+  narrow(y, out<T>(call, 0), size);
+}
+
+template <class T>
+void run(const ExpertActivation& op, const KernelCall<T>& call) {
+  const T* u = in<T>(call, 0);
+  T* y = out<T>(call, 0);
+  const std::int64_t n = op.n;
+  const std::int64_t rows =
+      rows_there(op.rows, op.rows.fixed ? nullptr : in<std::int32_t>(call, 1));
+  if (!op.gated) return gelu(kTeam, u, y, rows * n);
+  for (std::int64_t r = 0; r < rows; ++r, u += 2 * n, y += n) swiglu_row(kTeam, u, u + n, y, n);
+}
+
+template <class T>
+void run(const ExpertActivationGradient& op, const KernelCall<T>& call) {
+  const T* dy = in<T>(call, 0);
+  const T* u = in<T>(call, 1);
+  T* du = out<T>(call, 0);
+  const std::int64_t n = op.n;
+  const std::int64_t rows =
+      rows_there(op.rows, op.rows.fixed ? nullptr : in<std::int32_t>(call, 2));
+  if (!op.gated) return gelu_gradient(kTeam, dy, u, du, rows * n);
+  for (std::int64_t r = 0; r < rows; ++r, dy += n, u += 2 * n, du += 2 * n) {
+    swiglu_gradient_row(kTeam, dy, u, u + n, du, du + n, n);
+  }
+}
+
+}  // namespace
+}  // namespace mb
