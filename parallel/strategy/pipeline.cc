@@ -4,6 +4,7 @@
 
 #include "parallel/schedule/schedule.h"
 #include "parallel/strategy/stage.h"
+#include "workloads/base/error.h"
 
 namespace mb {
 namespace {
@@ -189,8 +190,11 @@ class ScheduleWriter {
 }  // namespace
 
 void emit_schedule(Stage& stage) {
-  std::vector<Slot> slots = find_schedule(stage.options.schedule)
-                                .order(stage.index, stage.count, stage.options.micro_batches);
+  const Schedule& schedule = find_schedule(stage.options.schedule);
+  require(schedule.placement == Placement::linear && !schedule.splits_backward,
+          "schedule=", schedule.name, " has no strategy here yet; use gpipe or 1f1b");
+  std::vector<Slot> slots = schedule.order(
+      stage.index, {.ranks = stage.count, .micro_batches = stage.options.micro_batches});
   ScheduleWriter(stage).write(slots);
   stage.builder.program().slots = std::move(slots);
 }
