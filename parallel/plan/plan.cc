@@ -21,6 +21,11 @@ std::string_view name_of(Pass pass) {
   return names[static_cast<int>(pass)];
 }
 
+std::string_view name_of(Placement placement) {
+  constexpr std::string_view names[] = {"linear", "looped", "v"};
+  return names[static_cast<int>(placement)];
+}
+
 char letter_of(Pass pass) { return "LFBIWRGO"[static_cast<int>(pass)]; }
 
 namespace {

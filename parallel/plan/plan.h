@@ -164,6 +164,14 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 
+// Which run of layers, or virtual stage, a rank's chunk is.
+enum class Placement : std::uint8_t {
+  linear,  // one chunk a rank: stage = rank
+  looped,  // stage = chunk * ranks + rank
+  v        // two chunks a rank: stage = rank and 2 * ranks - 1 - rank
+};
+std::string_view name_of(Placement placement);  // "linear", "looped", "v"
+
 struct Program {
   int stage = 0;
   std::vector<Instruction> instructions;
@@ -192,11 +200,12 @@ struct Program {
 
 struct Plan {
   Mesh mesh;
-  int micro_batches = 1;           // of a data rank
-  std::int64_t micro_batch = 1;    // sequences
-  std::vector<Program> programs;   // by pipeline stage
-  std::vector<Op> ops;             // each once
-  std::vector<std::string> names;  // of sites and tensors
+  Placement placement = Placement::linear;  // of the chunks that slots name
+  int micro_batches = 1;                    // of a data rank
+  std::int64_t micro_batch = 1;             // sequences
+  std::vector<Program> programs;            // by pipeline stage
+  std::vector<Op> ops;                      // each once
+  std::vector<std::string> names;           // of sites and tensors
 
   const Program& program_of(int rank) const { return programs[mesh.coordinate(rank, Axis::pp)]; }
   std::string_view site(const Instruction& i) const { return names[i.label.site]; }

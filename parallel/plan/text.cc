@@ -31,19 +31,26 @@ std::string to_text(const std::vector<Slot>& slots) {
   return text;
 }
 
-std::string schedule_text(const Plan& plan) {
+std::string schedule_text(const std::vector<std::vector<Slot>>& slots, Placement placement) {
   std::size_t width = 0;
-  for (const Program& program : plan.programs) {
-    for (const Slot& slot : program.slots) width = std::max(width, slot_text(slot).size() + 1);
+  for (const std::vector<Slot>& rank : slots) {
+    for (const Slot& slot : rank) width = std::max(width, slot_text(slot).size() + 1);
   }
   std::string text;
-  for (const Program& program : plan.programs) {
-    std::string line = padded(cat("stage ", program.stage), 10);
-    for (const Slot& slot : program.slots) line += padded(slot_text(slot), width);
+  if (placement != Placement::linear) text += cat("placement ", name_of(placement), '\n');
+  for (std::size_t rank = 0; rank < slots.size(); ++rank) {
+    std::string line = padded(cat("stage ", rank), 10);
+    for (const Slot& slot : slots[rank]) line += padded(slot_text(slot), width);
     while (line.back() == ' ') line.pop_back();
     text += line + '\n';
   }
   return text;
+}
+
+std::string schedule_text(const Plan& plan) {
+  std::vector<std::vector<Slot>> slots;
+  for (const Program& program : plan.programs) slots.push_back(program.slots);
+  return schedule_text(slots, plan.placement);
 }
 
 std::string action_text(const Plan& plan, const Instruction& instruction) {

@@ -11,7 +11,9 @@ namespace mb {
 // "F0 F1 B0 F2 B1"
 std::string to_text(const std::vector<Slot>& slots);
 
-// The schedule of all stages, one row a stage, one column a slot.
+// A schedule, one row a pipeline rank ("stage"), one column a slot, after a line "placement v"
+// where it is not linear. parse_schedule reads it.
+std::string schedule_text(const std::vector<std::vector<Slot>>& slots, Placement placement);
 std::string schedule_text(const Plan& plan);
 
 // Every instruction of a Program: id, stream, label, action, operands, waits.

@@ -1,12 +1,12 @@
-#include "parallel/schedule/schedule.h"
+#include "parallel/schedule/orders.h"
 
 namespace mb {
 
 // GPipe: all forwards, then all backwards (Huang et al., NeurIPS 2019).
-std::vector<Slot> gpipe(int /*stage*/, int /*stages*/, int micro_batches) {
+std::vector<Slot> gpipe(int /*rank*/, const PipelineShape& shape) {
   std::vector<Slot> order;
-  for (int m = 0; m < micro_batches; ++m) order.push_back({Pass::forward, m});
-  for (int m = 0; m < micro_batches; ++m) order.push_back({Pass::backward, m});
+  for (int m = 0; m < shape.micro_batches; ++m) order.push_back({Pass::forward, m});
+  for (int m = 0; m < shape.micro_batches; ++m) order.push_back({Pass::backward, m});
   return order;
 }
 

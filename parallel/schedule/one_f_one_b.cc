@@ -1,12 +1,13 @@
 #include <algorithm>
 
-#include "parallel/schedule/schedule.h"
+#include "parallel/schedule/orders.h"
 
 namespace mb {
 
 // 1F1B: fill the pipe, alternate, drain (Narayanan et al., SC 2021, section 2.2).
-std::vector<Slot> one_f_one_b(int stage, int stages, int micro_batches) {
-  const int warm_up = std::min(stages - 1 - stage, micro_batches);
+std::vector<Slot> one_f_one_b(int rank, const PipelineShape& shape) {
+  const int micro_batches = shape.micro_batches;
+  const int warm_up = std::min(shape.ranks - 1 - rank, micro_batches);
   std::vector<Slot> order;
   for (int m = 0; m < warm_up; ++m) order.push_back({Pass::forward, m});
   for (int m = warm_up; m < micro_batches; ++m) {

@@ -1,4 +1,7 @@
-// Pipeline schedules: for every stage, the order of its slots, and nothing else.
+// Pipeline schedules: for every rank of the pipeline, the order of its slots, and nothing else.
+//
+// The model is cut into ranks * chunks runs of layers, the virtual stages; a rank holds `chunks` of
+// them, and a Placement says which.
 #pragma once
 
 #include <string_view>
@@ -8,16 +11,37 @@
 
 namespace mb {
 
+struct PipelineShape {
+  int ranks = 1, chunks = 1, micro_batches = 1;
+  int group = 0;  // micro-batches of a round of the interleaved schedules; 0: as many as ranks
+
+  int group_or_ranks() const { return group > 0 ? group : ranks; }
+};
+
 struct Schedule {
   std::string_view name;  // as the case spells it
-  std::vector<Slot> (*order)(int stage, int stages, int micro_batches);
+  std::string_view help;  // one line for people
+  Placement placement;
+  bool splits_backward;  // has slots of input_grad and weight_grad
+  // Throws Error with the rule that `shape` breaks and the nearest legal values.
+  void (*check)(const PipelineShape& shape);
+  // The slots of `rank`, for a shape that passes `check`.
+  std::vector<Slot> (*order)(int rank, const PipelineShape& shape);
 };
 
 const std::vector<Schedule>& schedules();
 // Throws Error naming the nearest known name.
 const Schedule& find_schedule(std::string_view name);
 
-std::vector<Slot> gpipe(int stage, int stages, int micro_batches);
-std::vector<Slot> one_f_one_b(int stage, int stages, int micro_batches);
+// The slots of every rank. Throws as `check` does.
+std::vector<std::vector<Slot>> slots_of(const Schedule& schedule, const PipelineShape& shape);
+
+// The virtual stage that is `chunk` of `rank`, and where a virtual stage lives.
+int stage_of(Placement placement, int rank, int chunk, int ranks);
+struct RankChunk {
+  int rank = 0, chunk = 0;
+  bool operator==(const RankChunk&) const = default;
+};
+RankChunk place_of(Placement placement, int stage, int ranks);
 
 }  // namespace mb
