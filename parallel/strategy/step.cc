@@ -115,8 +115,7 @@ void check_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& o
   check_tensor_ranks(model, mesh, options);
   check_context_ranks(model, mesh, options);
   check_expert_ranks(model, mesh);
-  use dp ");
-      require(options.zero >= 0 && options.zero <= 3, "zero=", options.zero, ": give 0, 1, 2 or 3");
+  require(options.zero >= 0 && options.zero <= 3, "zero=", options.zero, ": give 0, 1, 2 or 3");
   require(mesh.size(Axis::rdp) == 1 || options.zero > 0, "mesh=", mesh.to_text(),
           ": rdp replicates what ZeRO divides over dp; give zero=1, 2 or 3, or dp alone");
   require(options.dropout >= 0 && options.dropout < 1, "dropout=", options.dropout,
