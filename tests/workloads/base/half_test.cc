@@ -8,61 +8,67 @@
 namespace mb {
 namespace {
 
-template <class T>
-T of_bits(std::uint32_t bits) {
-  T half;
-  half.bits = static_cast<std::uint16_t>(bits);
+// Value of a 16-bit pattern with so many bits of exponent and mantissa, by IEEE 754's words.
+double value_of(std::uint32_t pattern, int exponent_bits, int mantissa_bits) {
+  const int top = (1 << exponent_bits) - 1, bias = top / 2;
+  const double sign = pattern >> 15 ? -1 : 1;
+  const int exponent = static_cast<int>(pattern >> mantissa_bits) & top;
+  const double fraction = std::ldexp(pattern & ((1u << mantissa_bits) - 1), -mantissa_bits);
+  if (exponent == top) {
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
+                         : sign * std::numeric_limits<double>::infinity();
+  }
+  return exponent == 0 ? sign * std::ldexp(fraction, 1 - bias)
+                       : sign * std::ldexp(1 + fraction, exponent - bias);
+}
+
+template <class Half>
+Half half_of(std::uint32_t pattern) {
+  Half half;
+  half.bits = static_cast<std::uint16_t>(pattern);
   return half;
 }
 
-template <class T>
-class Half : public testing::Test {
- public:
-  static constexpr std::uint32_t infinity = std::is_same_v<T, Bf16> ? 0x7f80 : 0x7c00;
-  // Of positive bits; those of infinity stand for the power of two that would come next.
-  static double value(std::uint32_t bits) {
-    const int fraction_bits = std::is_same_v<T, Bf16> ? 7 : 10;
-    const int bias = std::is_same_v<T, Bf16> ? 127 : 15;
-    const auto exponent = static_cast<int>(bits >> fraction_bits);
-    const auto fraction = static_cast<int>(bits & ((1u << fraction_bits) - 1));
-    const int whole = exponent == 0 ? fraction : fraction + (1 << fraction_bits);
-    return std::ldexp(whole, std::max(exponent, 1) - bias - fraction_bits);
-  }
-};
-using Halves = testing::Types<Bf16, Fp16>;
-TYPED_TEST_SUITE(Half, Halves);
-
-TYPED_TEST(Half, HasTheValueThatItsBitsSay) {
-  for (std::uint32_t bits = 0; bits < this->infinity; ++bits) {
-    ASSERT_EQ(static_cast<float>(of_bits<TypeParam>(bits)), this->value(bits)) << bits;
-    ASSERT_EQ(static_cast<float>(of_bits<TypeParam>(bits | 0x8000)), -this->value(bits)) << bits;
-  }
-}
-
-// Every place where the result changes: halfway between two neighbours, and just beside it.
-TYPED_TEST(Half, RoundsToTheNearestAndTiesToEven) {
-  constexpr float up = std::numeric_limits<float>::infinity();
-  for (std::uint32_t bits = 0; bits < this->infinity; ++bits) {
-    const auto value = static_cast<float>(this->value(bits));
-    const auto half = static_cast<float>((this->value(bits) + this->value(bits + 1)) / 2);
-    ASSERT_EQ(TypeParam(value).bits, bits);
-    ASSERT_EQ(TypeParam(half).bits, bits + bits % 2) << bits;
-    ASSERT_EQ(TypeParam(std::nextafter(half, 0.0f)).bits, bits);
-    ASSERT_EQ(TypeParam(std::nextafter(half, up)).bits, bits + 1);
-    ASSERT_EQ(TypeParam(-half).bits, (bits + bits % 2) | 0x8000);
+// Every pattern widens to its value and back to itself; the middle between two neighbours goes to
+// the even one, and what is just beside the middle to the nearer one.
+template <class Half>
+void check_all_patterns(int exponent_bits, int mantissa_bits) {
+  const std::uint32_t infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
+  for (std::uint32_t p = 0; p < 0x10000; ++p) {
+    const double value = value_of(p, exponent_bits, mantissa_bits);
+    const float wide = half_of<Half>(p);
+    if (std::isnan(value)) {
+      ASSERT_TRUE(std::isnan(wide)) << p;
+      ASSERT_TRUE(std::isnan(float(Half(wide)))) << p;
+      continue;
+    }
+    ASSERT_EQ(wide, value) << p;
+    ASSERT_EQ(std::signbit(wide), p >> 15 == 1) << p;
+    ASSERT_EQ(Half(wide).bits, p);
+    if ((p & 0x7fff) >= infinity) continue;
+    // Beyond the largest finite number stands what its successor would be.
+    const double next = (p & 0x7fff) + 1 == infinity
+                            ? std::copysign(std::ldexp(1.0, 1 << (exponent_bits - 1)), value)
+                            : value_of(p + 1, exponent_bits, mantissa_bits);
+    const auto middle = static_cast<float>((value + next) / 2);
+    ASSERT_EQ(Half(middle).bits, p % 2 == 0 ? p : p + 1) << p;
+    ASSERT_EQ(Half(std::nextafterf(middle, wide)).bits, p);
+    ASSERT_EQ(Half(std::nextafterf(middle, static_cast<float>(2 * next))).bits, p + 1) << p;
   }
 }
 
-TYPED_TEST(Half, KeepsInfinitiesAndNans) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(TypeParam(infinity).bits, this->infinity);
-  EXPECT_EQ(static_cast<float>(TypeParam(-infinity)), -infinity);
-  EXPECT_EQ(TypeParam(std::numeric_limits<float>::max()).bits, this->infinity);
-  for (std::uint32_t bits = this->infinity + 1; bits < 0x8000; ++bits)
-    ASSERT_TRUE(std::isnan(static_cast<float>(of_bits<TypeParam>(bits)))) << bits;
-  for (const std::uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffc00000u}) {
-    EXPECT_TRUE(std::isnan(static_cast<float>(TypeParam(std::bit_cast<float>(bits)))));
-  }
+TEST(Half, EveryBf16WidensExactlyAndRoundsToNearestEven) { check_all_patterns<Bf16>(8, 7); }
+
+TEST(Half, EveryFp16WidensExactlyAndRoundsToNearestEven) { check_all_patterns<Fp16>(5, 10); }
+
+TEST(Half, LargeNumbersBecomeInfinityAndNotANumberStays) {
+  EXPECT_EQ(float(Fp16(65504)), 65504);
+  EXPECT_EQ(float(Fp16(65520)), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(float(Fp16(-1e30f)), -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(float(Bf16(3.4e38f)), std::numeric_limits<float>::infinity());
+  // Its payload stands in the lower half alone.
+  EXPECT_TRUE(std::isnan(float(Bf16(float_of(0x7f800001)))));
+  EXPECT_TRUE(std::isnan(float(Fp16(float_of(0xff800001)))));
 }
 
 }  // namespace
