@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <vector>
 
 #include "parallel/comm/collective.h"
@@ -32,15 +31,11 @@ struct Max {
   }
 };
 
-// What elements of type T are reduced in.
-template <class T>
-using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
-
 // A block of a reduction, small enough to stay in the first-level cache.
 template <class T>
 class Block {
  public:
-  static constexpr std::int64_t capacity = 4096 / sizeof(Wide<T>);
+  static constexpr std::int64_t capacity = 4096 / sizeof(Main<T>);
 
   // Elements [begin, begin + count) of buffers[0] op buffers[1] op ..., at most `capacity`.
   template <class Op>
@@ -48,43 +43,37 @@ class Block {
               Op op) {
     const auto from = [&](std::size_t k) { return static_cast<const T*>(buffers[k]) + begin; };
     count_ = count;
-    if (buffers.size() == 1) return load(from(0));
+    if (buffers.size() == 1) {
+      std::memcpy(stored(), from(0), count * sizeof(T));
+      return;
+    }
     combine(from(0), from(1), op);
     for (std::size_t k = 2; k < buffers.size(); ++k) combine(wide_, from(k), op);
-    if constexpr (!std::is_same_v<T, Wide<T>>) {
+    if constexpr (!kIsMain<T>) {
       for (std::int64_t i = 0; i < count; ++i) rounded_[i] = T(wide_[i]);
     }
   }
 
-  void store(void* to, std::int64_t begin) const {
-    const T* from = nullptr;
-    if constexpr (std::is_same_v<T, Wide<T>>) {
-      from = wide_;
-    } else {
-      from = rounded_;
-    }
-    std::memcpy(static_cast<T*>(to) + begin, from, count_ * sizeof(T));
+  void store(void* to, std::int64_t begin) {
+    std::memcpy(static_cast<T*>(to) + begin, stored(), count_ * sizeof(T));
   }
 
  private:
-  void load(const T* from) {
-    if constexpr (std::is_same_v<T, Wide<T>>) {
-      std::memcpy(wide_, from, count_ * sizeof(T));
-    } else {
-      std::memcpy(rounded_, from, count_ * sizeof(T));
-    }
+  T* stored() {
+    if constexpr (kIsMain<T>) return wide_;
+    if constexpr (!kIsMain<T>) return rounded_;
   }
   // a may be the block itself.
   template <class A, class Op>
   void combine(const A* a, const T* b, Op op) {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count_; ++i)
-      wide_[i] = op(static_cast<Wide<T>>(a[i]), static_cast<Wide<T>>(b[i]));
+      wide_[i] = op(static_cast<Main<T>>(a[i]), static_cast<Main<T>>(b[i]));
   }
 
   std::int64_t count_ = 0;
-  alignas(64) Wide<T> wide_[capacity];
-  alignas(64) T rounded_[std::is_same_v<T, Wide<T>> ? 1 : capacity];
+  alignas(64) Main<T> wide_[capacity];
+  alignas(64) T rounded_[kIsMain<T> ? 1 : capacity];
 };
 
 // Calls store(block, at) for one block after another of elements [begin, end) of the reduction.

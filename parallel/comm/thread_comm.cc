@@ -117,7 +117,7 @@ class ThreadComm final : public Comm {
             const std::int64_t first = index_ * count_each;
             reduce_blocks<decltype(zero)>(
                 sources_, first, first + count_each, reduce,
-                [&](const auto& block, std::int64_t i) { block.store(to, i - first); });
+                [&](auto& block, std::int64_t i) { block.store(to, i - first); });
           });
         });
     carry(size() * count_each, bytes);
@@ -288,7 +288,7 @@ class ThreadComm final : public Comm {
   template <class T, class Op>
   void reduce_whole(void* data, std::int64_t count, Op op) {
     reduce_blocks<T>(sources_, 0, count, op,
-                     [&](const auto& block, std::int64_t i) { block.store(data, i); });
+                     [&](auto& block, std::int64_t i) { block.store(data, i); });
   }
 
   // This member's part of a large all_reduce, for everybody.
@@ -299,7 +299,7 @@ class ThreadComm final : public Comm {
     const std::int64_t lines = (count + line - 1) / line;
     const auto start = [&](int member) { return std::min(count, lines * member / size() * line); };
     reduce_blocks<T>(sources_, start(index_), start(index_ + 1), op,
-                     [&](const auto& block, std::int64_t i) {
+                     [&](auto& block, std::int64_t i) {
                        for (int k = 0; k < size(); ++k) block.store(entry(k).to, i);
                      });
   }
