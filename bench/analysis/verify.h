@@ -36,6 +36,11 @@ struct LargestError {
 LargestError largest_error(const Unsharded& values, const Unsharded& reference,
                            double floor = 1e-3);
 
+// The same step without any parallelism or option that leaves numbers as they are, in fp64.
+StepOptions on_one_rank(const StepOptions& options, std::int64_t global_batch);
+// What a relative error may be: 1e-12 in fp64, 1e-5 in fp32, 5e-2 in bf16 and 1e-2 in fp16.
+double tolerance_of(DType dtype);
+
 struct Verification {
   bool ok = false;
   double loss_error = 0, norm_error = 0;  // relative
@@ -44,7 +49,7 @@ struct Verification {
   std::string by;  // what it was held to
 };
 // Runs the first step on one rank in fp64 and compares loss, gradient norm and every gradient.
-// `gradients` and `training` are of the mesh's first step. Tolerance 1e-12 in fp64, 1e-5 in fp32.
+// `gradients` and `training` are of the mesh's first step.
 Verification verify_first_step(const ModelConfig& model, const StepOptions& options,
                                std::int64_t global_batch, const TokenSource& source,
                                const InitOptions& init, const Unsharded& gradients,

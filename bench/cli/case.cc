@@ -65,6 +65,70 @@ std::string bytes_text(std::int64_t bytes) {
 
 std::string number_text(double value) { return nlohmann::json(value).dump(); }
 
+bool on_off(std::string_view key, std::string_view value) {
+  return choice<bool>(key, value, {{"on", true}, {"off", false}});
+}
+std::string on_off_text(bool value) { return value ? "on" : "off"; }
+
+std::vector<std::string> split_at(std::string_view text, char mark) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == mark) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+// "all", "3" or "0-5", both ends included.
+IntRange range(std::string_view key, std::string_view value) {
+  if (value == "all") return {};
+  const std::vector<std::string> ends = split_at(value, '-');
+  require(ends.size() <= 2, key, "=", value, ": give all, one number or a range, e.g. 0-5");
+  const IntRange range{static_cast<int>(whole(key, ends.front(), 0)),
+                       static_cast<int>(whole(key, ends.back(), 0))};
+  require(range.first <= range.last, key, "=", value, ": the range ends before it starts");
+  return range;
+}
+std::string range_text(const IntRange& range) {
+  if (range == IntRange{}) return "all";
+  return range.first == range.last ? cat(range.first) : cat(range.first, '-', range.last);
+}
+
+// Switches of which any number may be named: "all", "none" or names with commas between.
+struct Switch {
+  std::string_view name;
+  bool* on;
+};
+void set_switches(std::string_view key, std::string_view value, std::vector<Switch> switches) {
+  for (const Switch& s : switches) *s.on = value == "all";
+  if (value == "all" || value == "none") return;
+  for (const std::string& name : split_at(value, ','))
+    *find_named(switches, name, cat(key, "=", value, ", '", name, "'"), [](const Switch& s) {
+       return s.name;
+     }).on = true;
+}
+std::string switches_text(const std::vector<Switch>& switches) {
+  std::string text;
+  std::size_t on = 0;
+  for (const Switch& s : switches) {
+    if (!*s.on) continue;
+    text += cat(text.empty() ? "" : ",", s.name);
+    ++on;
+  }
+  return on == 0 ? "none" : on == switches.size() ? "all" : text;
+}
+std::vector<Switch> overlaps(Overlap& overlap) {
+  return {{"reduce", &overlap.reduce}, {"gather", &overlap.gather}, {"sends", &overlap.sends}};
+}
+std::vector<Switch> offloads(StepOptions& options) {
+  return {{"optimizer", &options.offload_optimizer}, {"activations", &options.offload_activations}};
+}
+
+constexpr double kFirstDynamicScale = 1024;
+
 }  // namespace
 
 std::string_view name_of(Mode mode) { return mode == Mode::threads ? "threads" : "sim"; }
@@ -109,9 +173,40 @@ const std::vector<CaseKey>& case_keys() {
                  : find_machine(v);
        },
        [](const Case& c) { return c.machine_name; }},
-      {"schedule", "gpipe | 1f1b", "order of forwards and backwards in the pipeline",
-       [](Case& c, V v) { c.options.schedule = v; },
+      {"schedule", "NAME | @FILE",
+       "order of forwards and backwards in the pipeline ('meshbench schedules' lists them), or a "
+       "file in the form that 'meshbench plan' prints",
+       [](Case& c, V v) {
+         c.options.schedule = v;
+         c.options.user_schedule = {};
+         if (v.starts_with('@')) {
+           c.options.user_schedule =
+               parse_schedule(read_file(std::string(v.substr(1)), "schedule"), v.substr(1));
+         } else {
+           find_schedule(v);
+         }
+       },
        [](const Case& c) { return c.options.schedule; }},
+      {"chunks", "N",
+       "stages that a pipeline rank has; default: as few as the schedule takes, 1 or 2",
+       [](Case& c, V v) { c.options.chunks = static_cast<int>(whole("chunks", v, 1)); },
+       [](const Case& c) { return cat(c.options.chunks); }},
+      {"group", "N", "micro-batches of a round of schedule=interleaved; default: pp",
+       [](Case& c, V v) { c.options.group = static_cast<int>(whole("group", v, 1)); },
+       [](const Case& c) { return cat(c.options.group); }},
+      {"layout", "3,4,4,3",
+       "layers of each stage, in order; default: as even as they go, the head counting as many "
+       "layers as its FLOPs",
+       [](Case& c, V v) {
+         c.options.layout.clear();
+         for (const std::string& part : split_at(v, ','))
+           c.options.layout.push_back(static_cast<int>(whole("layout", part, 0)));
+       },
+       [](const Case& c) {
+         std::string text;
+         for (int layers : c.options.layout) text += cat(text.empty() ? "" : ",", layers);
+         return text;
+       }},
       {"micro_batch", "N", "sequences in a micro-batch",
        [](Case& c, V v) { c.options.micro_batch = whole("micro_batch", v, 1); },
        [](const Case& c) { return cat(c.options.micro_batch); }},
@@ -120,12 +215,92 @@ const std::vector<CaseKey>& case_keys() {
        "for each data rank",
        [](Case& c, V v) { c.global_batch = whole("global_batch", v, 1); },
        [](const Case& c) { return cat(c.global_batch); }},
-      {"dtype", "fp32 | fp64", "of parameters, activations and gradients",
+      {"dtype", "fp32 | bf16 | fp16 | fp64",
+       "of parameters and activations; with 16 bits, gradients, main parameters and moments are "
+       "fp32",
        [](Case& c, V v) {
-         c.options.dtype =
-             choice<DType>("dtype", v, {{"fp32", DType::fp32}, {"fp64", DType::fp64}});
+         c.options.dtype = choice<DType>("dtype", v,
+                                         {{"fp32", DType::fp32},
+                                          {"bf16", DType::bf16},
+                                          {"fp16", DType::fp16},
+                                          {"fp64", DType::fp64}});
        },
        [](const Case& c) { return std::string(name_of(c.options.dtype)); }},
+      {"reduce_dtype", "main | dtype",
+       "what gradients are summed over data ranks in: as they are kept, or as dtype= says",
+       [](Case& c, V v) {
+         c.options.reduce_in_dtype =
+             choice<bool>("reduce_dtype", v, {{"main", false}, {"dtype", true}});
+       },
+       [](const Case& c) { return std::string(c.options.reduce_in_dtype ? "dtype" : "main"); }},
+      {"loss_scale", "auto | dynamic | X",
+       "what the loss is multiplied with; auto: dynamic with fp16, else 1",
+       [](Case& c, V v) {
+         c.loss_scale = v;
+         require(v == "auto" || v == "dynamic" || parse_number(v, "loss_scale") > 0,
+                 "loss_scale=", v, ": give auto, dynamic or a number above 0");
+       },
+       [](const Case& c) { return c.loss_scale; }},
+      {"dropout", "X", "of embeddings, attention and what is added to the residual",
+       [](Case& c, V v) { c.options.dropout = not_negative("dropout", v); },
+       [](const Case& c) { return number_text(c.options.dropout); }},
+      {"zero", "0 | 1 | 2 | 3",
+       "what data ranks divide: optimizer state, also reduced gradients, also parameters",
+       [](Case& c, V v) { c.options.zero = static_cast<int>(whole("zero", v, 0)); },
+       [](const Case& c) { return cat(c.options.zero); }},
+      {"reshard", "on | off",
+       "zero=3: release gathered parameters after each pass, or keep them for the step",
+       [](Case& c, V v) { c.options.reshard = on_off("reshard", v); },
+       [](const Case& c) { return on_off_text(c.options.reshard); }},
+      {"sequence_parallel", "on | off",
+       "tensor ranks divide tokens too where they divide nothing else",
+       [](Case& c, V v) { c.options.sequence_parallel = on_off("sequence_parallel", v); },
+       [](const Case& c) { return on_off_text(c.options.sequence_parallel); }},
+      {"context", "ring | ulysses",
+       "how context ranks attend: keys and values go round, or heads are exchanged for tokens",
+       [](Case& c, V v) {
+         c.options.context = choice<ContextKind>(
+             "context", v, {{"ring", ContextKind::ring}, {"ulysses", ContextKind::ulysses}});
+       },
+       [](const Case& c) {
+         return std::string(c.options.context == ContextKind::ring ? "ring" : "ulysses");
+       }},
+      {"recompute", "none | attention | full",
+       "activations that the backward computes anew: the attention core's, or a layer's",
+       [](Case& c, V v) {
+         c.options.recompute = choice<Recompute>("recompute", v,
+                                                 {{"none", Recompute::none},
+                                                  {"attention", Recompute::attention},
+                                                  {"full", Recompute::full}});
+       },
+       [](const Case& c) {
+         return std::string(c.options.recompute == Recompute::none        ? "none"
+                            : c.options.recompute == Recompute::attention ? "attention"
+                                                                          : "full");
+       }},
+      {"recompute_layers", "all | A-B", "layers that recompute= is about",
+       [](Case& c, V v) { c.options.recompute_layers = range("recompute_layers", v); },
+       [](const Case& c) { return range_text(c.options.recompute_layers); }},
+      {"recompute_micro_batches", "all | A-B", "micro-batches that recompute= is about",
+       [](Case& c, V v) {
+         c.options.recompute_micro_batches = range("recompute_micro_batches", v);
+       },
+       [](const Case& c) { return range_text(c.options.recompute_micro_batches); }},
+      {"offload", "none | optimizer,activations | all",
+       "what is kept in the second memory space between uses",
+       [](Case& c, V v) { set_switches("offload", v, offloads(c.options)); },
+       [](const Case& c) {
+         StepOptions options = c.options;
+         return switches_text(offloads(options));
+       }},
+      {"overlap", "all | none | reduce,gather,sends",
+       "what runs beside computation: sums of gradients, gathers of parameters, sends between "
+       "stages",
+       [](Case& c, V v) { set_switches("overlap", v, overlaps(c.options.overlap)); },
+       [](const Case& c) {
+         Overlap overlap = c.options.overlap;
+         return switches_text(overlaps(overlap));
+       }},
       {"data", "FILE | FILE.bin",
        "a text file as bytes, or uint16/uint32 token ids; default: a Markov source of known "
        "entropy",
@@ -323,6 +498,13 @@ Case parse_case(const std::vector<std::string>& words) {
           "; nearest: ", std::max(unit, c.global_batch / unit * unit), " or ",
           (c.global_batch / unit + 1) * unit);
   c.options.micro_batches = static_cast<int>(c.global_batch / unit);
+  c.options.dynamic_loss_scale =
+      c.loss_scale == "dynamic" || (c.loss_scale == "auto" && c.options.dtype == DType::fp16);
+  if (c.options.dynamic_loss_scale) {
+    c.options.loss_scale = kFirstDynamicScale;
+  } else if (c.loss_scale != "auto") {
+    c.options.loss_scale = parse_number(c.loss_scale, "loss_scale");
+  }
   check_case(c);
   for (const auto& [key, value] : seen) {
     require(c.mode == Mode::sim || !key.starts_with("machine"), key, "=", value,

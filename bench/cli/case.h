@@ -25,7 +25,8 @@ struct Case {
   Machine machine;  // of mode=sim
   Mesh mesh;
   Mode mode = Mode::threads;
-  StepOptions options;  // micro_batches is derived from the global batch
+  StepOptions options;  // micro_batches and loss_scale are derived from the rest
+  std::string loss_scale = "auto";
   // Sequences; 0 becomes 2 micro-batches a stage, at least 4, for each data rank.
   std::int64_t global_batch = 0;
   std::string data;  // FILE (bytes) or FILE.bin (token ids); empty: the Markov source

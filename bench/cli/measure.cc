@@ -59,8 +59,10 @@ void check_fits(const Case& c, const Plan& plan) {
 }
 
 // Numbers that are not finite mean that training has diverged: nothing after it is worth measuring.
-void check_finite(const Training& training, int step) {
-  if (std::isfinite(training.loss) && std::isfinite(training.gradient_norm)) return;
+void check_finite(const Training& training, int step, bool dynamic_scale) {
+  // With a dynamic scale, such a step is skipped and the next one tries half of it.
+  const bool retried = training.skipped && dynamic_scale && std::isfinite(training.loss);
+  if (retried || (std::isfinite(training.loss) && std::isfinite(training.gradient_norm))) return;
   throw Exit(kExitNoVerdict,
              cat("step ", step + 1, ": the loss is ", training.loss, " and the gradient norm ",
                  training.gradient_norm, "; give a smaller learning_rate"));
@@ -83,12 +85,13 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   std::optional<Unsharded> gradients;
   try {
     const auto executor = make_thread_executor(
-        result.plan, {.init = init, .batches = batches.get(), .timeout_s = c.timeout_s});
+        result.plan,
+        {.init = init, .batches = batches.get(), .timeout_s = c.timeout_s, .seed = init.seed});
     const int total = c.warm_up + c.steps;
     for (int step = 0; step < total; ++step) {
       StepResult done = executor->step();
       result.training.push_back(*done.training);
-      check_finite(*done.training, step);
+      check_finite(*done.training, step, c.options.dynamic_loss_scale);
       if (step >= c.warm_up) {
         result.results.training.push_back(*done.training);
         result.on_own_cores.push_back(replay_on_own_cores(result.plan, done));

@@ -17,7 +17,10 @@ namespace {
 class Checker {
  public:
   Checker(const Plan& plan, const Program& program)
-      : plan_(plan), program_(program), states_(program.tensors.size()) {
+      : plan_(plan),
+        program_(program),
+        states_(program.tensors.size()),
+        useful_(program.instructions.size(), false) {
     known_.fill(never());
     ended_.reserve(program.instructions.size());
   }
@@ -35,12 +38,13 @@ class Checker {
       for (TensorId t : program_.writes(instruction)) use(id, program_.root(t));
       for (TensorId t : program_.writes(instruction)) {
         states_[program_.root(t)].writer = states_[program_.root(t)].unread = id;
+        if (program_.tensors[t].persistent) useful_[id] = true;
       }
       ended_.push_back(known);
     }
     for (TensorId t = 0; t < count(program_.tensors); ++t) {
       const InstructionId unread = states_[t].unread;
-      if (unread != kNone && !program_.tensors[t].persistent)
+      if (unread != kNone && !useful_[unread])
         throw Error(cat(at(unread), " writes ", name(t), ", which nothing reads: a leak"));
     }
   }
@@ -56,6 +60,7 @@ class Checker {
     Clock uses = never();
     InstructionId writer = kNone;
     InstructionId unread = kNone;  // the last write, until it is read
+    bool occupied = false;
   };
   struct Range {
     std::int64_t end;
@@ -76,7 +81,8 @@ class Checker {
                         name(tensor.base)));
       return;
     }
-    if (tensor.offset < 0 || tensor.offset + tensor.bytes > program_.arena_bytes)
+    if (tensor.offset < 0 ||
+        tensor.offset + tensor.bytes > (tensor.host ? program_.host_bytes : program_.arena_bytes))
       throw Error(cat("stage ", program_.stage, ": ", name(t), " lies outside of the arena"));
     if (tensor.persistent) occupy(t, kNone);
   }
@@ -94,12 +100,15 @@ class Checker {
     if (!program_.tensors[t].persistent && state.writer == kNone)
       throw Error(cat(at(id), " reads ", name(t), ", which nothing has written"));
     order(state.writer, id, t, t);
+    if (state.writer != kNone) useful_[state.writer] = true;
     state.unread = kNone;
   }
 
   void write(InstructionId id, TensorId t) {
     for (InstructionId earlier : states_[t].uses) order(earlier, id, t, t);
-    if (states_[t].writer == kNone && !program_.tensors[t].persistent) occupy(t, id);
+    State& state = states_[t];
+    if (!state.occupied && !program_.tensors[t].persistent) occupy(t, id);
+    state.occupied = true;
   }
 
   void use(InstructionId id, TensorId t) {
@@ -124,9 +133,10 @@ class Checker {
   // The bytes of `t` are its own from `id` on; whoever had them before has to be gone.
   void occupy(TensorId t, InstructionId id) {
     const std::int64_t begin = program_.tensors[t].offset, end = begin + program_.tensors[t].bytes;
-    auto range = ranges_.upper_bound(begin);
-    if (range != ranges_.begin() && std::prev(range)->second.end > begin) --range;
-    while (range != ranges_.end() && range->first < end) {
+    std::map<std::int64_t, Range>& ranges = ranges_[program_.tensors[t].host];
+    auto range = ranges.upper_bound(begin);
+    if (range != ranges.begin() && std::prev(range)->second.end > begin) --range;
+    while (range != ranges.end() && range->first < end) {
       const auto [old_begin, old] = *range;
       const Tensor& other = program_.tensors[old.tensor];
       if (other.persistent || other.last >= id) {
@@ -134,11 +144,11 @@ class Checker {
                         " share bytes while both live"));
       }
       for (InstructionId earlier : states_[old.tensor].uses) order(earlier, id, t, old.tensor);
-      range = ranges_.erase(range);
-      if (old_begin < begin) ranges_.emplace(old_begin, Range{begin, old.tensor});
-      if (old.end > end) range = ranges_.emplace(end, Range{old.end, old.tensor}).first;
+      range = ranges.erase(range);
+      if (old_begin < begin) ranges.emplace(old_begin, Range{begin, old.tensor});
+      if (old.end > end) range = ranges.emplace(end, Range{old.end, old.tensor}).first;
     }
-    if (begin < end) ranges_.emplace(begin, Range{end, t});
+    if (begin < end) ranges.emplace(begin, Range{end, t});
   }
   std::string life(TensorId t) const {
     if (program_.tensors[t].persistent) return cat(name(t), ", persistent,");
@@ -148,9 +158,11 @@ class Checker {
   const Plan& plan_;
   const Program& program_;
   std::vector<State> states_;  // by tensor; views have their base's
+  std::vector<bool> useful_;   // by instruction: something of what it writes is read or stays
   std::vector<Clock> ended_;   // by instruction: what is known to have ended when it ends
   std::array<Clock, kStreams> known_;
-  std::map<std::int64_t, Range> ranges_;  // by first byte: who has it, or had it last
+  // By memory space and first byte: who has it, or had it last.
+  std::array<std::map<std::int64_t, Range>, 2> ranges_;
 };
 
 }  // namespace

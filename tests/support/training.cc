@@ -1,5 +1,11 @@
 #include "tests/support/training.h"
 
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "parallel/plan/validate.h"
+#include "parallel/strategy/step.h"
 #include "workloads/model/data.h"
 
 namespace mb::test {
@@ -11,15 +17,51 @@ Trained train(const ModelConfig& model, const Mesh& mesh, StepOptions options,
   const auto source = make_markov_source(model.vocabulary, 7);
   const auto markov = make_batches(*source, train.global_batch, data_size);
   const Plan plan = plan_step(model, mesh, options);
+  validate(plan);
   const auto executor =
       make_thread_executor(plan, {.init = train.init,
                                   .batches = train.batches ? train.batches : markov.get(),
-                                  .timeout_s = 30});
+                                  .timeout_s = 30,
+                                  .delays = train.delays});
   Trained trained;
   for (int i = 0; i < train.steps; ++i) trained.steps.push_back(*executor->step().training);
   trained.gradients = gather_gradients(plan, *executor, trained.steps.back());
   trained.parameters = gather(plan, *executor, Held::value);
   return trained;
+}
+
+Case case_of(const std::string& words) { return parse_case(split_words(words)); }
+
+Trained train(const Case& c, TrainOptions options) {
+  options.global_batch = c.global_batch;
+  return train(c.model, c.mesh, c.options, options);
+}
+
+const Trained& oracle_of(const Case& c, const TrainOptions& options) {
+  static std::map<std::string, Trained> known;
+  Case alone = c;
+  alone.mesh = Mesh();
+  alone.options = on_one_rank(c.options, c.global_batch);
+  const std::string key = cat(to_text(alone), " steps=", options.steps);
+  const auto found = known.find(key);
+  return found != known.end() ? found->second
+                              : known.emplace(key, train(alone, options)).first->second;
+}
+
+void expect_equal(const Trained& trained, const Trained& oracle, double tolerance) {
+  const LargestError gradient = largest_error(trained.gradients, oracle.gradients);
+  EXPECT_LT(gradient.relative, tolerance) << "gradient of " << gradient.tensor;
+  const LargestError parameter = largest_error(trained.parameters, oracle.parameters);
+  EXPECT_LT(parameter.relative, tolerance) << "parameter " << parameter.tensor;
+  ASSERT_EQ(trained.steps.size(), oracle.steps.size());
+  for (std::size_t i = 0; i < oracle.steps.size(); ++i) {
+    EXPECT_NEAR(trained.steps[i].loss, oracle.steps[i].loss, tolerance * oracle.steps[i].loss);
+    EXPECT_NEAR(trained.steps[i].balance_loss, oracle.steps[i].balance_loss,
+                tolerance * oracle.steps[i].balance_loss);
+    EXPECT_NEAR(trained.steps[i].gradient_norm, oracle.steps[i].gradient_norm,
+                tolerance * oracle.steps[i].gradient_norm);
+    EXPECT_EQ(trained.steps[i].valid_tokens, oracle.steps[i].valid_tokens);
+  }
 }
 
 }  // namespace mb::test
