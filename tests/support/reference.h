@@ -43,7 +43,7 @@ struct Operand {
 };
 Operand indices(std::vector<double> values);
 Operand scalars(std::vector<double> values);
-// Of the step, with a loss scale.
+// Those of a step with this loss scale, nothing summed yet.
 Operand with_loss_scale(double loss_scale);
 Operand in_main(Operand operand);
 Operand zeros(std::int64_t count);

@@ -227,64 +227,81 @@ static void in_few_shapes(std::int64_t first, std::int64_t rows, bool fixed, F f
   if (whole < rows) f(first + whole, rows - whole);
 }
 
-// y = x w[e]^T, or x w[e] if `transposed`, w being stored [n, k]: rows of x to rows of y.
-template <class M>
-static void multiply_rows(const ExpertMatmul& op, MatmulFunction<M> matmul, const M* x, const M* w,
-                          const std::int32_t* counts, M* y) {
+// y = x w[e]^T, or the input's gradient x w[e], w being stored [n, k]: rows of x to rows of y.
+template <class X, class Y, class Product>
+static void multiply_rows(const ExpertMatmul& op, const std::int32_t* counts, const X* x,
+                          const X* w, Y* y, Product product) {
   const bool forward = op.product == ExpertProduct::forward;
   const std::int64_t from = forward ? op.k : op.n, to = forward ? op.n : op.k;
   for_each_expert_run(op.rows, counts, [&](auto expert, auto begin, auto count, auto) {
     in_few_shapes(begin, count, !counts, [&](std::int64_t first, std::int64_t rows) {
-      matmul({.m = rows,
-              .n = to,
-              .k = from,
-              .lda = from,
-              .ldb = op.k,
-              .ldc = to,
-              .transpose_b = forward},
-             x + first * from, w + expert * op.n * op.k, nullptr, y + first * to);
+      product({.m = rows,
+               .n = to,
+               .k = from,
+               .lda = from,
+               .ldb = op.k,
+               .ldc = to,
+               .transpose_b = forward},
+              x + first * from, w + expert * op.n * op.k, y + first * to);
     });
   });
 }
 
 // dw[e] (+)= dy^T x.
-template <class M>
-static void multiply_weights(const ExpertMatmul& op, MatmulFunction<M> matmul, const M* dy,
-                             const M* x, const std::int32_t* counts, M* dw) {
+template <class X, class Y, class Product>
+static void multiply_weights(const ExpertMatmul& op, const std::int32_t* counts, const X* dy,
+                             const X* x, Y* dw, Product product) {
   const std::int64_t size = op.n * op.k;
   for_each_expert_run(op.rows, counts, [&](auto expert, auto begin, auto count, auto source) {
     bool accumulate = op.accumulate || source > 0;
     if (!accumulate && count == 0) fill_zero(dw + expert * size, size);
     in_few_shapes(begin, count, !counts, [&](std::int64_t first, std::int64_t rows) {
-      matmul({.m = op.n,
-              .n = op.k,
-              .k = rows,
-              .lda = op.n,
-              .ldb = op.k,
-              .ldc = op.k,
-              .transpose_a = true,
-              .accumulate = accumulate},
-             dy + first * op.n, x + first * op.k, nullptr, dw + expert * size);
+      product({.m = op.n,
+               .n = op.k,
+               .k = rows,
+               .lda = op.n,
+               .ldb = op.k,
+               .ldc = op.k,
+               .transpose_a = true,
+               .accumulate = accumulate},
+              dy + first * op.n, x + first * op.k, dw + expert * size);
       accumulate = true;
     });
   });
+}
+
+// With a backend that takes 16-bit operands as they are.
+template <class T>
+void multiply_half(const ExpertMatmul& op, const KernelCall<T>& call, const std::int32_t* counts) {
+  const T* a = in<T>(call, 0);
+  const T* b = in<T>(call, 1);
+  const bool to_main = op.product == ExpertProduct::weight_gradient;
+  const auto product = [&](const MatmulShape& shape, const T* x, const T* y, void* c) {
+    call.half_matmul(shape, x, y, nullptr, c, to_main);
+  };
+  to_main ? multiply_weights(op, counts, a, b, out<Main<T>>(call, 0), product)
+          : multiply_rows(op, counts, a, b, out<T>(call, 0), product);
 }
 
 template <class T>
 void run(const ExpertMatmul& op, const KernelCall<T>& call) {
   using M = Main<T>;
   const auto* counts = op.rows.fixed ? nullptr : in<std::int32_t>(call, 2);
+  if (call.half_matmul) return multiply_half(op, call, counts);
   const std::int64_t rows = rows_there(op.rows, counts);
   const bool forward = op.product == ExpertProduct::forward;
+  const auto product = [&](const MatmulShape& shape, const M* x, const M* y, M* c) {
+    call.matmul(shape, x, y, nullptr, c);
+  };
   const M* a = widen(in<T>(call, 0), rows * (forward ? op.k : op.n), Scratch::wide_a);
   if (op.product == ExpertProduct::weight_gradient) {
     const M* x = widen(in<T>(call, 1), rows * op.k, Scratch::wide_b);
-    return multiply_weights<M>(op, call.matmul, a, x, counts, out<M>(call, 0));
+    return multiply_weights(op, counts, a, x, out<M>(call, 0), product);
   }
   const std::int64_t size = rows * (forward ? op.n : op.k);
   const M* w = widen(in<T>(call, 1), op.rows.experts * op.n * op.k, Scratch::wide_b);
   M* y = widen_result(out<T>(call, 0), size, Scratch::wide_c);
-  multiply_rows<M>(op, call.matmul, a, w, counts, y);
+  multiply_rows(op, counts, a, w, y, product);
   narrow(y, out<T>(call, 0), size);
 }
 

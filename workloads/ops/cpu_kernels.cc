@@ -41,12 +41,13 @@ void run(const LoadBatch& op, const KernelCall<T>& call) {
   };
   if (!is_split(op.split)) return load(tokens, labels);
   const std::int64_t size = op.batch * op.sequence;
-  auto* all = static_cast<std::int32_t*>(thread_scratch(Scratch::batch, 2 * size * sizeof(*all)));
+  auto* all =
+      static_cast<std::int32_t*>(thread_scratch(Scratch::batch, 2 * size * sizeof(std::int32_t)));
   load(tokens ? all : nullptr, labels ? all + size : nullptr);
   for_each_run(op, context, [&](std::int64_t row, const TokenPlace& place, std::int64_t count) {
     const std::int32_t* from = all + place.sequence * op.sequence + place.position;
-    if (tokens) __builtin_memcpy(tokens + row, from, count * sizeof(*from));
-    if (labels) __builtin_memcpy(labels + row, from + size, count * sizeof(*from));
+    if (tokens) __builtin_memcpy(tokens + row, from, count * sizeof(std::int32_t));
+    if (labels) __builtin_memcpy(labels + row, from + size, count * sizeof(std::int32_t));
   });
 }
 

@@ -29,10 +29,12 @@ void run(const UpdateLossScale& op, const KernelCall<T>& call) {
   scalars[5] = 0;
 }
 
-// Element of the bucket that the slice of this rank starts with.
+inline int owner_of(const Slice1D& slice, const OpContext& context) {
+  return slice.expert ? context.expert_owner_index : context.owner_index;
+}
+// Where the slice of this rank starts in the bucket.
 inline std::int64_t slice_begin(const Slice1D& slice, const OpContext& context) {
-  if (slice.ways == 1) return 0;
-  return slice.n * (slice.expert ? context.expert_owner_index : context.owner_index);
+  return slice.ways == 1 ? 0 : slice.n * owner_of(slice, context);
 }
 
 // f(segment, offset in the slice, elements) for each segment's part of this rank's slice.
@@ -55,8 +57,7 @@ template <class T>
 void run(const GradientNorm& op, const KernelCall<T>& call) {
   const OpContext& context = call.context;
   const Slice1D& slice = op.slice;
-  const int owner = slice.expert ? context.expert_owner_index : context.owner_index;
-  if (context.replica_index != 0 || (slice.ways == 1 && owner != 0)) return;
+  if (context.replica_index != 0 || (slice.ways == 1 && owner_of(slice, context) != 0)) return;
   const Main<T>* gradient =
       in<Main<T>>(call, 0) + (op.whole_gradient ? slice_begin(slice, context) : 0);
   double sum = 0;
@@ -80,14 +81,16 @@ void run(const UpdateParameters& op, const KernelCall<T>& call) {
   M* value = out<M>(call, 0) + (kIsMain<T> && op.whole_value ? begin : 0);
   M* m = op.moments ? out<M>(call, 1) : nullptr;
   M* v = op.moments ? out<M>(call, 2) : nullptr;
-  T* rounded =
-      kIsMain<T> ? nullptr : out<T>(call, op.moments ? 3 : 1) + (op.whole_value ? begin : 0);
+  T* rounded = nullptr;
+  if constexpr (!kIsMain<T>)
+    rounded = out<T>(call, op.moments ? 3 : 1) + (op.whole_value ? begin : 0);
   for_each_segment(op.slice, call.context, [&](const Segment& s, std::int64_t at, std::int64_t n) {
+    T* rounded_at = rounded ? rounded + at : nullptr;
     if (op.moments) {
       adamw(kTeam, op, s.decay ? op.weight_decay : 0, scale, updates, n, gradient + at, value + at,
-            m + at, v + at, rounded + at);
+            m + at, v + at, rounded_at);
     } else {
-      sgd(kTeam, op.learning_rate, scale, n, gradient + at, value + at, rounded + at);
+      sgd(kTeam, op.learning_rate, scale, n, gradient + at, value + at, rounded_at);
     }
   });
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -16,6 +17,7 @@ namespace {
 using testing::Backend;
 using testing::expect_close;
 using testing::garbage;
+using testing::in_main;
 using testing::noise;
 using testing::Operand;
 using testing::run_on;
@@ -27,16 +29,32 @@ const Backend& reference() {
   return backend;
 }
 
-// Attention of a whole model, and what goes in.
+// Attention of one tensor rank, and what goes in: its heads of the whole.
 struct Problem {
   std::int64_t batch, sequence, heads, kv_heads, head_dim;
   Dropout dropout = {};
+  int shard = 0, shards = 1;
 
   std::int64_t rows() const { return batch * sequence; }
   std::int64_t qkv_row() const { return (heads + 2 * kv_heads) * head_dim; }
   std::int64_t out_row() const { return heads * head_dim; }
-  Values qkv() const { return noise(1, rows() * qkv_row(), 2); }
-  Values dout() const { return noise(2, rows() * out_row()); }
+  int total_heads() const { return static_cast<int>(heads) * shards; }
+  Values qkv() const { return own_heads(noise(1, rows() * qkv_row() * shards, 2), true); }
+  Values dout() const { return own_heads(noise(2, rows() * out_row() * shards), false); }
+
+  // Of rows of all ranks' heads, with or without those of k and v.
+  Values own_heads(const Values& x, bool with_kv) const {
+    Values part;
+    auto at = x.begin();
+    for (std::int64_t r = 0; r < rows(); ++r) {
+      for (std::int64_t count : {heads, with_kv ? kv_heads : 0, with_kv ? kv_heads : 0}) {
+        const std::int64_t n = count * head_dim;
+        part.insert(part.end(), at + shard * n, at + (shard + 1) * n);
+        at += shards * n;
+      }
+    }
+    return part;
+  }
 };
 
 struct Results {
@@ -59,8 +77,9 @@ OpContext context_of(int shard_index, int context_index) {
 }
 
 Results whole_attention(const Backend& backend, const Problem& p, const Values& qkv,
-                        const Values& dout, const OpContext& context = context_of(0, 0),
-                        int head_ways = 1, int total_heads = 0) {
+                        const Values& dout, int context_index = 0, int head_ways = 1) {
+  const OpContext context = context_of(p.shard, context_index);
+  const int total_heads = p.total_heads() * head_ways;
   const auto saved =
       run_on(backend,
              Attention{p.batch, p.sequence, p.heads, p.kv_heads, p.head_dim, p.dropout, head_ways,
@@ -159,17 +178,17 @@ class Ring {
     }
   }
   void forward(int step, int rank) {
-    const RingAttention op{p_.batch,    p_.sequence, p_.heads, p_.kv_heads,
-                           p_.head_dim, split_,      step,     p_.dropout};
-    const auto merged = run_on(backend_, op, context_of(0, rank), {{qkv_[rank]}, {kv_[rank]}},
-                               {{out_[rank]}, {lse_[rank]}});
+    const RingAttention op{p_.batch, p_.sequence, p_.heads,   p_.kv_heads,     p_.head_dim,
+                           split_,   step,        p_.dropout, p_.total_heads()};
+    const auto merged = run_on(backend_, op, context_of(p_.shard, rank),
+                               {{qkv_[rank]}, {kv_[rank]}}, {{out_[rank]}, {lse_[rank]}});
     out_[rank] = merged[0];
     lse_[rank] = merged[1];
   }
   void backward(int step, int rank) {
-    const RingAttentionGradient op{p_.batch,    p_.sequence, p_.heads, p_.kv_heads,
-                                   p_.head_dim, split_,      step,     p_.dropout};
-    const auto sums = run_on(backend_, op, context_of(0, rank),
+    const RingAttentionGradient op{p_.batch, p_.sequence, p_.heads,   p_.kv_heads,     p_.head_dim,
+                                   split_,   step,        p_.dropout, p_.total_heads()};
+    const auto sums = run_on(backend_, op, context_of(p_.shard, rank),
                              {{dout_[rank]}, {qkv_[rank]}, {kv_[rank]}, {out_[rank]}, {lse_[rank]}},
                              {{dqkv_[rank]}, {dkv_[rank]}});
     dqkv_[rank] = sums[0];
@@ -318,8 +337,7 @@ TEST(ContextOps, AttentionOfHeadSharesEqualsWholeAttention) {
     share.kv_heads /= ways;
     std::vector<Values> out, dqkv;
     for (int rank = 0; rank < ways; ++rank) {
-      const Results part =
-          whole_attention(reference(), share, qkv[rank], dout[rank], context_of(0, rank), ways);
+      const Results part = whole_attention(reference(), share, qkv[rank], dout[rank], rank, ways);
       out.push_back(part.out);
       dqkv.push_back(part.dqkv);
     }
@@ -331,52 +349,48 @@ TEST(ContextOps, AttentionOfHeadSharesEqualsWholeAttention) {
 TEST(ContextOps, AttentionDropsTheSameOnTensorRanks) {
   const Problem p{2, 20, 4, 4, 3, {0.4, 9}};
   const Results whole = whole_attention(reference(), p);
-  Problem half = p;
-  half.heads = half.kv_heads = 2;
   for (int shard : {0, 1}) {
-    // Columns of a shard: its half of the heads of each kind.
-    const auto columns = [&](const Values& x, std::int64_t kinds) {
-      const std::int64_t n = 2 * p.head_dim;
-      Values part;
-      for (std::int64_t i = 0; i < p.rows() * kinds; ++i) {
-        const auto begin = x.begin() + (2 * i + shard) * n;
-        part.insert(part.end(), begin, begin + n);
-      }
-      return part;
-    };
-    const Results part = whole_attention(reference(), half, columns(p.qkv(), 3),
-                                         columns(p.dout(), 1), context_of(shard, 0), 1, 4);
-    expect_close(part.out, columns(whole.out, 1), 1e-12, "out");
-    expect_close(part.dqkv, columns(whole.dqkv, 3), 1e-12, "dqkv");
+    const Problem half{2, 20, 2, 2, 3, {0.4, 9}, shard, 2};
+    const Results part = whole_attention(reference(), half);
+    expect_close(part.out, half.own_heads(whole.out, false), 1e-12, "out");
+    expect_close(part.dqkv, half.own_heads(whole.dqkv, true), 1e-12, "dqkv");
+    expect_equal(Ring(reference(), half, {2}).run(), part, 1e-12, "ring");
   }
 }
 
+// The probabilities that `heads` heads of a rank are left with: queries of 0 see all keys alike,
+// and v is a unit matrix.
+Values kept_probabilities(const Backend& backend, const Attention& op, const OpContext& context) {
+  const std::int64_t n = op.sequence, row = (op.heads + 2) * n, rows = op.batch * n;
+  Values qkv(rows * row);
+  for (std::int64_t i = 0; i < rows; ++i) qkv[i * row + (op.heads + 1) * n + i % n] = 1;
+  return run_on(backend, op, context, {{qkv}},
+                {garbage(rows * op.heads * n), in_main(garbage(rows * op.heads))})[0];
+}
+
 TEST(ContextOps, AttentionDropsWhatTheIndexSays) {
-  // Queries of 0 see all keys alike, and v is a unit matrix: out is the probabilities.
   const std::int64_t n = 150, heads = 2;
-  Values qkv(2 * n * 4 * n * heads / 2);
-  const std::int64_t row = (heads + 2) * n;
-  for (std::int64_t i = 0; i < 2 * n; ++i) qkv[i * row + (heads + 1) * n + i % n] = 1;
   const Dropout dropout{0.25, 77};
-  const OpContext context = context_of(0, 0);
-  const std::uint64_t seed = mix64(context.seed + 0x9e3779b97f4a7c15ull * (context.step + 1));
-  for (const Backend& backend : testing::backends()) {
-    const auto out = run_on(backend, Attention{2, n, heads, 1, n, dropout}, context, {{qkv}},
-                            {garbage(2 * n * heads * n), garbage(2 * n * heads)})[0];
+  // The last of two tensor ranks, of two context ranks each, has heads 6 and 7 of 8.
+  for (const auto& [shard, context_index, ways, total, first_head] :
+       {std::array{0, 0, 1, 2, 0}, std::array{1, 0, 1, 4, 2}, std::array{1, 1, 2, 8, 6}}) {
+    const OpContext context = context_of(shard, context_index);
+    const std::uint64_t seed = mix64(context.seed + 0x9e3779b97f4a7c15ull * (context.step + 1));
+    const Attention op{2, n, heads, 1, n, dropout, ways, total};
+    const Values out = kept_probabilities(reference(), op, context);
     int dropped = 0;
-    for (std::int64_t b = 0; b < 2; ++b) {
-      for (std::int64_t q = 0; q < n; ++q) {
-        for (std::int64_t h = 0; h < heads; ++h) {
-          for (std::int64_t k = 0; k <= q; ++k) {
-            const std::int64_t index = (((context.first_sample + b) * heads + h) * n + q) * n + k;
-            const bool keeps = random_uniform(seed, dropout.stream, index) >= 0.25;
-            dropped += !keeps;
-            EXPECT_NEAR(out[((b * n + q) * heads + h) * n + k], keeps / 0.75 / (q + 1), 1e-6);
-          }
-        }
-      }
+    for (std::int64_t i = 0; i < 2 * n * heads * n; ++i) {
+      const std::int64_t k = i % n, h = i / n % heads, q = i / (n * heads) % n,
+                         b = i / n / heads / n;
+      const std::int64_t head = (context.first_sample + b) * total + first_head + h;
+      const bool keeps = random_uniform(seed, dropout.stream, (head * n + q) * n + k) >= 0.25;
+      ASSERT_NEAR(out[i], k > q ? 0 : keeps / 0.75 / (q + 1), 1e-14);
+      dropped += k <= q && !keeps;
     }
     EXPECT_NEAR(dropped, 0.25 * 2 * heads * n * (n + 1) / 2, 300);
+    for (const Backend& backend : testing::backends()) {
+      expect_close(kept_probabilities(backend, op, context), out, 1e-6, backend.text());
+    }
   }
 }
 
