@@ -26,7 +26,8 @@ std::int64_t ParameterSpec::local_columns() const {
 
 std::int64_t ParameterSpec::global_index(int shard, int expert_shard, std::int64_t local) const {
   const std::int64_t matrix = local_rows() * local_columns();
-  const std::int64_t expert = expert_shard * (experts / expert_ways) + local / matrix;
+  const std::int64_t first_expert = expert_ways > 1 ? expert_shard * (experts / expert_ways) : 0;
+  const std::int64_t expert = first_expert + local / matrix;
   local %= matrix;
   std::int64_t row = local / local_columns(), column = local % local_columns();
   if (split == Split::columns) column += shard * local_columns();
