@@ -54,8 +54,10 @@ class ScheduleWriter {
       const std::vector<PreparedBlock>& blocks = stage.blocks[slot.chunk];
       const auto count = static_cast<int>(blocks.size());
       if (slot.pass == Pass::weight_grad) continue;
+      const bool forward = slot.pass == Pass::forward;
       for (int b = 0; b < count; ++b)
-        uses_.push_back(&blocks[slot.pass == Pass::forward ? b : count - 1 - b]);
+        uses_.push_back(forward ? &blocks[b].forward_values
+                                : &blocks[count - 1 - b].backward_values);
     }
   }
 
@@ -136,9 +138,10 @@ class ScheduleWriter {
 
   // --- Parameters and gradients -----------------------------------------------------------------
 
-  // Has the parameters of `block` gathered, and asks for those of the one that comes next.
-  void enter(const PreparedBlock& block, const Label& label) {
-    for (int b : block.buckets) {
+  // Has the parameters gathered that the next block to be entered reads, and asks for those of the
+  // one that comes after it.
+  void enter(const Label& label) {
+    for (int b : *uses_[next_use_]) {
       if (stage_.buckets()[b].whole_value) continue;
       if (!stage_.options.reshard && values_[b] != kNone) continue;
       values_[b] = ahead_[b] != kNone ? ahead_[b] : gather(b, label);
@@ -146,7 +149,7 @@ class ScheduleWriter {
     }
     ++next_use_;
     if (!stage_.options.overlap.gather || next_use_ == uses_.size()) return;
-    for (int b : uses_[next_use_]->buckets) {
+    for (int b : *uses_[next_use_]) {
       if (stage_.buckets()[b].whole_value) continue;
       if (!stage_.options.reshard && values_[b] != kNone) continue;
       ahead_[b] = gather(b, label);
@@ -302,7 +305,7 @@ class ScheduleWriter {
     for (int b = 0; b < static_cast<int>(blocks.size()); ++b) {
       const PreparedBlock& block = blocks[b];
       BlockRun& run = this->run(slot.chunk, b, slot.micro_batch);
-      enter(block, stage_.label(Pass::forward, 0, slot.micro_batch, block.layer, slot.chunk));
+      enter(stage_.label(Pass::forward, 0, slot.micro_batch, block.layer, slot.chunk));
       run.instances = new_instances(block, slot.micro_batch);
       run.input = x;
       if (block.has_output)
@@ -323,7 +326,7 @@ class ScheduleWriter {
       const PreparedBlock& block = blocks[b];
       BlockRun& run = this->run(slot.chunk, b, slot.micro_batch);
       if (inputs) {
-        enter(block, stage_.label(slot.pass, 0, slot.micro_batch, block.layer, slot.chunk));
+        enter(stage_.label(slot.pass, 0, slot.micro_batch, block.layer, slot.chunk));
         run.d_output = dy;
         if (block.has_input)
           run.d_input =
@@ -420,7 +423,7 @@ class ScheduleWriter {
   std::vector<TensorId> inputs_, gradients_;          // received; kNone at the ends
   std::array<InstructionId, 2> sends_{kNone, kNone};  // of the slots before the last and the last
   std::vector<bool> written_;                         // by parameter: its gradient, if kept whole
-  std::vector<const PreparedBlock*> uses_;            // of parameters, in order
+  std::vector<const std::vector<int>*> uses_;  // buckets whose values a block reads, in order
   std::size_t next_use_ = 0;
   std::vector<TensorId> values_, ahead_;  // by bucket: views of this use's and the next's values
   std::vector<int> remaining_;            // by bucket: writes of blocks to come

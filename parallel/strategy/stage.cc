@@ -99,6 +99,17 @@ PreparedBlock prepare(const Block& block, int layer, int chunk, Recompute recomp
       prepared.buckets.push_back(bucket);
   }
   choose_recomputation(block, recompute, prepared);
+  const auto add_values = [&](const PreparedStep& step, std::vector<int>& buckets) {
+    for (int t : step.reads) {
+      if (prepared.tensors[t].source != Source::value) continue;
+      const int bucket = all[prepared.tensors[t].index].bucket;
+      if (std::find(buckets.begin(), buckets.end(), bucket) == buckets.end())
+        buckets.push_back(bucket);
+    }
+  };
+  for (const PreparedStep& step : prepared.forward) add_values(step, prepared.forward_values);
+  for (const PreparedStep& step : prepared.backward) add_values(step, prepared.backward_values);
+  for (int s : prepared.replay) add_values(prepared.forward[s], prepared.backward_values);
   return prepared;
 }
 

@@ -54,7 +54,8 @@ struct PreparedBlock {
   std::vector<PreparedTensor> tensors;
   std::vector<InstanceTensor> instances;
   std::vector<PreparedStep> forward, backward;
-  std::vector<int> buckets;  // that hold its parameters
+  std::vector<int> buckets;                          // that hold its parameters
+  std::vector<int> forward_values, backward_values;  // buckets whose values each direction reads
   bool has_input = true, has_output = true;
 
   // By instance: what the backward reads of the forward's.
