@@ -166,6 +166,13 @@ int Mesh::rank_of(const Coordinates& coordinates) const {
   return rank;
 }
 
+Group Mesh::spanned(Group group) const {
+  for (int axis = 0; axis < kAxes; ++axis) {
+    if (sizes_[axis] == 1) group.axes &= static_cast<std::uint8_t>(~(1u << axis));
+  }
+  return group;
+}
+
 int Mesh::group_size(Group group) const {
   int ranks = 1;
   for (const Axis axis : kAllAxes) {

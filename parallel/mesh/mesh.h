@@ -70,6 +70,8 @@ class Mesh {
   // Number of ranks in every such group; 1 for a group that spans nothing. Like all that follow,
   // throws Error for a `part` that does not divide the group or cuts one over stages.
   int group_size(Group group) const;
+  // The same ranks by the axes alone that have more than one.
+  Group spanned(Group group) const;
   // Members in the order of their coordinates, last axis slowest; `rank` is one of them. With
   // `ends`, a rank between the ends belongs to none: empty.
   std::vector<int> members(Group group, int rank) const;

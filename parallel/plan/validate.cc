@@ -44,7 +44,10 @@ class Checker {
     }
     for (TensorId t = 0; t < count(program_.tensors); ++t) {
       const InstructionId unread = states_[t].unread;
-      if (unread != kNone && !useful_[unread])
+      if (unread == kNone || program_.tensors[t].persistent) continue;
+      // An activation may be a by-product, which the backward computes anew.
+      const bool by_product = program_.tensors[t].memory == MemoryClass::activation;
+      if (!by_product || !useful_[unread])
         throw Error(cat(at(unread), " writes ", name(t), ", which nothing reads: a leak"));
     }
   }

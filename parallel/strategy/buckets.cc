@@ -69,19 +69,19 @@ class Layout {
         stage_.options.bucket_bytes / size_of(main_dtype(stage_.options.dtype));
     const auto open = open_.find(kind);
     const std::int64_t own = spec.local_elements();
-    // With ZeRO-3 a block is gathered at once, so that its parameters stay together. A tensor that
-    // is used twice is complete later than its neighbours.
-    const bool fits =
-        open != open_.end() && owner.uses == 1 &&
-        (stage_.options.zero == 3 || program_.buckets[open->second].elements + own <= limit);
-    int b = fits ? open->second : static_cast<int>(program_.buckets.size());
+    // With ZeRO-3 a block is gathered at once, so that its parameters stay together, but for one
+    // that another block has too.
+    const bool zero3 = stage_.options.zero == 3, alone = zero3 && owner.uses > 1;
+    const bool fits = open != open_.end() && !alone &&
+                      (zero3 || program_.buckets[open->second].elements + own <= limit);
+    const int b = fits ? open->second : static_cast<int>(program_.buckets.size());
     if (!fits) {
       Bucket bucket{.name = interner_.name(cat("bucket ", b)),
-                    .owners = spec.experts > 1 ? kExpertOwners : kDataOwners};
+                    .owners = stage_.mesh.spanned(spec.experts > 1 ? kExpertOwners : kDataOwners)};
       program_.buckets.push_back(std::move(bucket));
       stage_.facts.push_back(
           {.expert = spec.experts > 1, .partial = spec.partial_gradient, .tied = tied});
-      if (owner.uses == 1) open_.insert_or_assign(kind, b);
+      if (!alone) open_.insert_or_assign(kind, b);
     }
     Bucket& bucket = program_.buckets[b];
     parameter.bucket = b;

@@ -86,7 +86,8 @@ Reduction emit_reduction(Stage& stage, int b, TensorId whole, int micro_batch, b
   emit_shared_head_sums(stage, b, whole, label);
 
   // Replicas of a group of owners sum what owners keep, later; without owners it is all one sum.
-  const Group group = bucket.ways > 1 ? bucket.owners : with(bucket.owners, kReplicas);
+  const Group group =
+      bucket.ways > 1 ? bucket.owners : stage.mesh.spanned(with(bucket.owners, kReplicas));
   const auto temporary = [&](std::int64_t elements, DType dtype) {
     return stage.builder.tensor(facts.reduced, elements, dtype, MemoryClass::bucket, -1,
                                 micro_batch);

@@ -98,6 +98,7 @@ PreparedBlock prepare(const Block& block, int layer, int chunk, Recompute recomp
         prepared.buckets.end())
       prepared.buckets.push_back(bucket);
   }
+  std::sort(prepared.buckets.begin(), prepared.buckets.end());  // as the backward finishes them
   choose_recomputation(block, recompute, prepared);
   const auto add_values = [&](const PreparedStep& step, std::vector<int>& buckets) {
     for (int t : step.reads) {

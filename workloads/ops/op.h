@@ -291,7 +291,8 @@ struct Sgd {
 // Sums of a step and the loss scale, always fp64. The first kStepSums are zeroed when a step starts
 // and summed over all ranks before the optimizer reads them: [0] loss, [1] valid tokens, [2] sum of
 // squares of the undivided (and scaled) gradient, [3] balance loss of routers; then [4] the loss
-// scale, [5] steps since it last changed, [6] steps that were skipped so far, [7] the scale of this step.
+// scale, [5] steps since it last changed, [6] steps that were skipped so far, [7] the scale of this
+// step.
 inline constexpr int kStepSums = 4;
 inline constexpr int kScalars = 8;
 

@@ -91,8 +91,11 @@ TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
   expect_contains(refusal("model=gpt2-larg"), {"gpt2-larg", "gpt2-large"});
   expect_contains(refusal("model.layer=2"), {"layer", "layers"});
   expect_contains(refusal("mesh=tp3"), {"tp=3", "heads=4", "1, 2, 4"});
-  expect_contains(refusal("mesh=pp3"), {"pp=3", "layers=4", "1, 2, 4"});
-  expect_contains(refusal("model=llama-1m mesh=tp8"), {"tp=8", "kv_heads=4", "1, 2, 4"});
+  expect_contains(refusal("mesh=pp5"), {"pp=5", "layers=4", "fewer"});
+  expect_contains(
+      refusal("model=llama-1m model.hidden=192 model.heads=12 model.kv_heads=4 model.ffn=384 "
+              "mesh=tp6"),
+      {"tp=6", "kv_heads=4", "multiple"});
   expect_contains(refusal("mesh=dp3 global_batch=8"), {"global_batch=8", "dp=3", "6", "9"});
   expect_contains(refusal("micro_batch=0"), {"micro_batch=0", "at least 1"});
   expect_contains(refusal("schedule=1f2b"), {"1f2b", "did you mean '1f1b'"});

@@ -81,9 +81,7 @@ TEST(RooflineCost, RanksOfSeveralNodesReduceBetweenThem) {
   // tp inside of a node, dp between nodes.
   const Plan plan = plan_of("dp2.tp2", 2);
   EXPECT_EQ(collective(plan, group_of(Axis::tp)), std::llround(2 * (1000 + 65536.0 / 2 / 100)));
-  double gradients = 0;
-  for (const ParameterTensors& p : plan.programs[0].parameters)
-    gradients += 4.0 * static_cast<double>(p.spec.local_elements());
+  const double gradients = 4.0 * static_cast<double>(plan.programs[0].buckets[0].elements);
   EXPECT_EQ(collective(plan, group_of(Axis::dp)), std::llround(2 * (10000 + gradients / 2 / 10)));
 }
 
@@ -126,7 +124,8 @@ TEST(CollectiveSeconds, OfAShiftAreThoseOfOneMessage) {
 
 TEST(FixedCost, IsThatOfLayersAndHopsAlone) {
   const Plan plan = plan_of("pp2.tp2", 8);
-  const auto cost = make_fixed_cost({.layer_forward_ns = 3, .layer_backward_ns = 5, .hop_ns = 7});
+  const auto cost = make_fixed_cost(
+      {.layer_forward_ns = 3, .layer_input_ns = 4, .layer_weight_ns = 1, .hop_ns = 7});
   std::int64_t computed = 0, hops = 0, reduced = 0;
   for (const Instruction& i : plan.programs[0].instructions) {
     const std::int64_t ns = cost->duration_ns(plan, 0, i);

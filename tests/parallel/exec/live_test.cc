@@ -193,7 +193,7 @@ struct HandPlan {
     plan.mesh = Mesh::parse(mesh);
     plan.names = {"x"};
     builder.program().scalars =
-        builder.persistent(0, kStepScalars, DType::fp32, MemoryClass::workspace);
+        builder.persistent(0, kScalars, DType::fp32, MemoryClass::workspace);
   }
   TensorId tensor(std::int64_t elements) {
     return builder.persistent(0, elements, DType::int32, MemoryClass::activation);

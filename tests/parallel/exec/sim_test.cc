@@ -134,7 +134,7 @@ TEST(VirtualTime, OneFOneBIsIdleInWarmUpAndCoolDownAlone) {
 
 TEST(VirtualTime, HopsDelayOneFOneBByTheSameAsInAnIndependentSimulator) {
   // F = 1, B = 2, hop = 0.1 in units of 10 ns.
-  const Timeline timeline = simulate(plan_of("1f1b", 4, 8), *make_fixed_cost({10, 20, 1}));
+  const Timeline timeline = simulate(plan_of("1f1b", 4, 8), *make_fixed_cost({10, 20, 0, 1}));
   EXPECT_EQ(timeline.window().end_ns, 346);
 }
 

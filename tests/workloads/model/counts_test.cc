@@ -21,7 +21,7 @@ const std::map<std::string, double> kPublishedBillions = {
     {"sc21-530b", 529.6}, {"sc21-1t", 1008.0},    {"gpt-24l", 1.65},     {"gpt-100b", 100},
     {"llama2-7b", 6.74},  {"llama2-13b", 13.0},   {"llama2-70b", 69.0},  {"llama3-8b", 8.03},
     {"llama3-70b", 70.6}, {"llama3-405b", 406},   {"llama3.2-1b", 1.24}, {"llama3.2-3b", 3.21},
-    {"qwen3-32b", 32.8},  {"gpt-10m", 0.01065}};
+    {"qwen3-32b", 32.8},  {"mixtral-8x7b", 46.7}, {"gpt-10m", 0.01065}};
 
 TEST(ParameterCount, IsWithinTwoPercentOfThePublishedOne) {
   for (const auto& [name, billions] : kPublishedBillions) {

@@ -29,9 +29,10 @@ Values scalars_after(const OpKind& op, const OpContext& context, const Values& b
 }
 
 TEST(StartStep, ZeroesTheSumsAndSetsTheScaleBeforeTheFirstStepAlone) {
-  const Values before = {1, 2, 3, 4, 5, 6, 7};
-  EXPECT_EQ(scalars_after(StartStep{256}, {.step = 0}, before), (Values{0, 0, 0, 0, 256, 0, 0}));
-  EXPECT_EQ(scalars_after(StartStep{256}, {.step = 9}, before), (Values{0, 0, 0, 0, 5, 6, 7}));
+  const Values before = {1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_EQ(scalars_after(StartStep{256}, {.step = 0}, before),
+            (Values{0, 0, 0, 0, 256, 0, 0, 256}));
+  EXPECT_EQ(scalars_after(StartStep{256}, {.step = 9}, before), (Values{0, 0, 0, 0, 5, 6, 7, 5}));
 }
 
 TEST(UpdateLossScale, HalvesAfterASkippedStepAndDoublesAfterEnoughGoodOnes) {
