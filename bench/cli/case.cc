@@ -256,6 +256,13 @@ const std::vector<CaseKey>& case_keys() {
        "tensor ranks divide tokens too where they divide nothing else",
        [](Case& c, V v) { c.options.sequence_parallel = on_off("sequence_parallel", v); },
        [](const Case& c) { return on_off_text(c.options.sequence_parallel); }},
+      {"tensor_chunks", "N",
+       "runs of rows into which a matmul is cut, so that a tensor rank exchanges one while it "
+       "computes the next; 1: no such overlap",
+       [](Case& c, V v) {
+         c.options.tensor_chunks = static_cast<int>(whole("tensor_chunks", v, 1));
+       },
+       [](const Case& c) { return cat(c.options.tensor_chunks); }},
       {"context", "ring | ulysses",
        "how context ranks attend: keys and values go round, or heads are exchanged for tokens",
        [](Case& c, V v) {

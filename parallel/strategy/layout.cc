@@ -79,7 +79,8 @@ BlockShape block_shape(const Mesh& mesh, const StepOptions& options) {
           .context_ways = mesh.size(Axis::cp),
           .context = options.context,
           .expert_ways = mesh.size(Axis::ep),
-          .dropout = options.dropout};
+          .dropout = options.dropout,
+          .tensor_chunks = options.tensor_chunks};
 }
 
 }  // namespace mb

@@ -258,6 +258,11 @@ class ScheduleWriter {
         return value(tensor.index);
       case Source::gradient:
         return gradient(tensor.index, slot.micro_batch);
+      case Source::view: {
+        const TensorId base = resolve(block, run, slot, block.tensors[tensor.index], forward);
+        const Tensor of = builder_.program().tensors[base];
+        return builder_.view(base, of.name, tensor.first, tensor.elements, of.memory);
+      }
       case Source::instance:
         if (!forward && run.replayed != kNone && block.dropped[tensor.index])
           return run.replayed + tensor.index;

@@ -17,9 +17,10 @@ bool is_attention_core(std::string_view name) {
 
 void choose_recomputation(const Block& block, Recompute recompute, PreparedBlock& prepared) {
   const std::size_t count = block.tensors.size();
+  const auto root = [&](int t) { return block.tensors[t].base < 0 ? t : block.tensors[t].base; };
   std::vector<bool> wanted(count, false);  // by the backward
   for (const BlockStep& step : block.backward) {
-    for (int t : step.reads) wanted[t] = true;
+    for (int t : step.reads) wanted[root(t)] = true;
   }
   const auto is_activation = [&](std::size_t t) {
     return block.tensors[t].role == Role::activation;
@@ -34,7 +35,7 @@ void choose_recomputation(const Block& block, Recompute recompute, PreparedBlock
   for (const BlockStep& step : block.forward) {
     const auto is_output = [&](int t) { return block.tensors[t].role == Role::output; };
     if (std::none_of(step.writes.begin(), step.writes.end(), is_output)) continue;
-    for (int t : step.writes) dropped[t] = false;
+    for (int t : step.writes) dropped[root(t)] = false;
   }
 
   // Back from what is wanted: a step is replayed if it writes something that is missing.
@@ -43,11 +44,14 @@ void choose_recomputation(const Block& block, Recompute recompute, PreparedBlock
   std::vector<int> replay;
   for (int s = static_cast<int>(block.forward.size()) - 1; s >= 0; --s) {
     const BlockStep& step = block.forward[s];
-    const auto is_missing = [&](int t) { return missing[t]; };
+    const auto is_missing = [&](int t) { return missing[root(t)]; };
     if (std::none_of(step.writes.begin(), step.writes.end(), is_missing)) continue;
     replay.push_back(s);
-    for (int t : step.writes) missing[t] = false;
-    for (int t : step.reads) {
+    for (int t : step.writes) {
+      if (t == root(t)) missing[t] = false;  // a view is a part: others come before it
+    }
+    for (int read : step.reads) {
+      const int t = root(read);
       if (block.tensors[t].role == Role::temporary || dropped[t]) missing[t] = true;
     }
   }
@@ -55,7 +59,10 @@ void choose_recomputation(const Block& block, Recompute recompute, PreparedBlock
 
   for (std::size_t t = 0; t < count; ++t) kept[t] = wanted[t] && is_activation(t) && !dropped[t];
   for (int s : replay) {
-    for (int t : block.forward[s].reads) kept[t] = kept[t] || (is_activation(t) && !dropped[t]);
+    for (int read : block.forward[s].reads) {
+      const int t = root(read);
+      kept[t] = kept[t] || (is_activation(t) && !dropped[t]);
+    }
   }
   prepared.replay = std::move(replay);
   prepared.wanted.assign(prepared.instances.size(), false);

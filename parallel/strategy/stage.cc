@@ -35,6 +35,8 @@ PreparedTensor prepare_tensor(const Block& block, const BlockTensor& tensor,
       return {Source::d_output};
     case Role::d_input:
       return {Source::d_input};
+    case Role::view:
+      return {Source::view, tensor.base, tensor.first, tensor.elements};
     case Role::activation:
     case Role::temporary:
       break;

@@ -26,10 +26,13 @@ struct PreparedTensor {
     d_output,
     d_input,
     value,
-    gradient
+    gradient,
+    view
   };
   Source source;
-  int index = -1;  // instance: its place among the block's own; value, gradient: the parameter
+  // instance: its place among the block's own; value, gradient: the parameter; view: its base.
+  int index = -1;
+  std::int64_t first = 0, elements = 0;  // of a view
 };
 
 struct InstanceTensor {

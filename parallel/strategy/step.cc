@@ -62,6 +62,14 @@ void check_tensor_ranks(const ModelConfig& model, const Mesh& mesh, const StepOp
           "; legal tp: ", divisors(rows));
 }
 
+void check_tensor_chunks(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
+  const std::int64_t rows = options.micro_batch * model.sequence / mesh.size(Axis::cp) /
+                            (options.sequence_parallel ? mesh.size(Axis::tp) : 1);
+  require(options.tensor_chunks > 0 && rows % options.tensor_chunks == 0,
+          "tensor_chunks=", options.tensor_chunks, " does not divide the ", rows,
+          " tokens of a micro-batch on a rank; legal: ", divisors(rows));
+}
+
 void check_context_ranks(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
   const int cp = mesh.size(Axis::cp);
   if (cp == 1) return;
@@ -113,6 +121,7 @@ void check_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& o
   }
   stage_layers(model, mesh, options);
   check_tensor_ranks(model, mesh, options);
+  check_tensor_chunks(model, mesh, options);
   check_context_ranks(model, mesh, options);
   check_expert_ranks(model, mesh);
   require(options.zero >= 0 && options.zero <= 3, "zero=", options.zero, ": give 0, 1, 2 or 3");

@@ -61,6 +61,7 @@ struct StepOptions {
   int zero = 0;
   bool reshard = true;  // ZeRO-3: release parameters after each pass, or keep them for the step
   bool sequence_parallel = false;
+  int tensor_chunks = 1;  // runs of rows that a matmul beside a tensor rank's exchange is cut into
   ContextKind context = ContextKind::ring;
   Recompute recompute = Recompute::none;
   IntRange recompute_layers, recompute_micro_batches;

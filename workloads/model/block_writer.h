@@ -43,6 +43,11 @@ class BlockWriter {
   int indices(std::string name, Role role, std::int64_t elements) {
     return add({std::move(name), role, DType::int32, elements, -1});
   }
+  int view(int base, std::int64_t first, std::int64_t elements) {
+    const BlockTensor of = block_.tensors[base];
+    return add({of.name, Role::view, of.dtype, elements, -1, base, first});
+  }
+  std::int64_t elements(int tensor) const { return block_.tensors[tensor].elements; }
   int scalars() { return add({"scalars", Role::scalars, DType::fp64, kScalars, -1}); }
 
   int parameter(ParameterSpec spec) {

@@ -30,7 +30,8 @@ enum class Role : std::uint8_t {
   output,
   d_output,
   d_input,  // [rows, hidden] between blocks; the embedding has no input, the head no output
-  scalars   // kScalars
+  scalars,  // kScalars
+  view      // some consecutive elements of `base`
 };
 
 struct BlockTensor {
@@ -39,6 +40,8 @@ struct BlockTensor {
   DType dtype = DType::fp32;
   std::int64_t elements = 0;
   int parameter = -1;
+  int base = -1;           // of a view: index into Block::tensors,
+  std::int64_t first = 0;  // and the element there that it begins with
 };
 
 // Ranks exchange values: reads to writes, or in place where these are the same tensor.
@@ -92,6 +95,9 @@ struct BlockShape {
   ContextKind context = ContextKind::ring;
   int expert_ways = 1;
   double dropout = 0;
+  // Above 1: a matmul next to an exchange over tensor ranks is cut into so many runs of rows, so
+  // that the exchange of one runs beside the product of the next.
+  int tensor_chunks = 1;
 
   TokenSplit split() const {  // of what all tensor ranks hold
     return {.context_ways = context_ways,
