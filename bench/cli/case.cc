@@ -300,6 +300,11 @@ const std::vector<CaseKey>& case_keys() {
          StepOptions options = c.options;
          return switches_text(offloads(options));
        }},
+      {"offload_gb_per_s", "X",
+       "mode=threads: what a rank's link to its second memory space carries; 0: as much as memory "
+       "does (mode=sim: machine.host_gb_per_s)",
+       [](Case& c, V v) { c.offload_gb_per_s = not_negative("offload_gb_per_s", v); },
+       [](const Case& c) { return number_text(c.offload_gb_per_s); }},
       {"overlap", "all | none | reduce,gather,sends",
        "what runs beside computation: sums of gradients, gathers of parameters, sends between "
        "stages",

@@ -33,6 +33,7 @@ struct Case {
   std::int64_t seed = 1;
   int warm_up = 2, steps = 5;  // recorded steps come after the warm-up
   Verify verify = Verify::automatic;
+  double offload_gb_per_s = 0;  // of mode=threads; 0: as memory does
   double timeout_s = 60;
 };
 

@@ -84,9 +84,11 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;
   try {
-    const auto executor = make_thread_executor(
-        result.plan,
-        {.init = init, .batches = batches.get(), .timeout_s = c.timeout_s, .seed = init.seed});
+    const auto executor = make_thread_executor(result.plan, {.init = init,
+                                                             .batches = batches.get(),
+                                                             .timeout_s = c.timeout_s,
+                                                             .seed = init.seed,
+                                                             .host_gb_per_s = c.offload_gb_per_s});
     const int total = c.warm_up + c.steps;
     for (int step = 0; step < total; ++step) {
       StepResult done = executor->step();

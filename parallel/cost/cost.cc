@@ -35,8 +35,15 @@ class RooflineCost final : public CostModel {
       return to_ns(
           collective_seconds(collective->kind, bytes, level.ranks, link(level.crosses_nodes)));
     }
-    if (std::holds_alternative<Copy>(instruction.action))
+    if (std::holds_alternative<Copy>(instruction.action)) {
+      const Program& program = plan.programs[stage];
+      const bool crosses = program.tensors[program.reads(instruction)[0]].host !=
+                           program.tensors[program.writes(instruction)[0]].host;
+      if (crosses)
+        return to_ns(machine_.host.latency_us * 1e-6 +
+                     static_cast<double>(bytes) / (machine_.host.gb_per_s * 1e9));
       return to_ns(2.0 * static_cast<double>(bytes) / (machine_.memory_gb_per_s * 1e9));
+    }
     const auto* send = std::get_if<Send>(&instruction.action);
     const int peer = send ? send->to : std::get<Recv>(instruction.action).from;
     const Link& hop = link(hop_crosses_nodes_[stage * stages_ + peer]);

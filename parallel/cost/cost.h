@@ -23,7 +23,7 @@ class CostModel {
 // efficiency)); collectives by alpha-beta over a ring: an all-reduce of n bytes over g ranks takes
 // 2 (g - 1) (latency + n / g / bandwidth), the others half; a send or shift latency + n /
 // bandwidth. The link is `inter` if any group of the kind, or any pair of ranks of the two stages,
-// spans nodes.
+// spans nodes; copies to and from the second memory space take `host`.
 std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine);
 
 // For closed forms: every layer's forward and the two halves of its backward take a fixed time, all

@@ -33,6 +33,8 @@ const std::vector<Field>& fields() {
       {"link_gb_per_s", &Link::gb_per_s, &Machine::intra},
       {"nic_latency_us", &Link::latency_us, &Machine::inter, true},
       {"nic_gb_per_s", &Link::gb_per_s, &Machine::inter},
+      {"host_latency_us", &Link::latency_us, &Machine::host, true},
+      {"host_gb_per_s", &Link::gb_per_s, &Machine::host},
   };
   return table;
 }
@@ -82,7 +84,8 @@ double Machine::peak_tflops(DType dtype) const {
 // Peaks, memory and links: NVIDIA's datasheets of A100 (2021), H100 and H200 (2023/24) SXM, B200
 // (2024), as collected in github.com/stas00/ml-engineering. fp32 is the TF32 tensor-core peak
 // without sparsity, which training in fp32 uses. Launch and efficiency are round figures, not fits.
-// Latencies: NCCL 2.x tuning constants per NVLink hop and net hop.
+// Latencies: NCCL 2.x tuning constants per NVLink hop and net hop. Host: PCIe 4 and 5 x16, one
+// direction, and a round latency.
 const std::vector<Machine>& machines() {
   static const std::vector<Machine> table = {
       {.name = "cpu",
@@ -95,7 +98,8 @@ const std::vector<Machine>& machines() {
        .launch_us = 1,
        .memory_gb = 16,
        .intra = {5, 5},
-       .inter = {30, 1.25}},
+       .inter = {30, 1.25},
+       .host = {1, 5}},
       {.name = "a100x8",
        .ranks_per_node = 8,
        .fp32_tflops = 156,
@@ -106,7 +110,8 @@ const std::vector<Machine>& machines() {
        .launch_us = 4,
        .memory_gb = 80,
        .intra = {3.4, 300},
-       .inter = {14, 25}},
+       .inter = {14, 25},
+       .host = {10, 32}},
       {.name = "h100x8",
        .ranks_per_node = 8,
        .fp32_tflops = 494.5,
@@ -116,7 +121,8 @@ const std::vector<Machine>& machines() {
        .launch_us = 3.2,
        .memory_gb = 80,
        .intra = {3.4, 450},
-       .inter = {14, 50}},
+       .inter = {14, 50},
+       .host = {10, 64}},
       {.name = "h200x8",
        .ranks_per_node = 8,
        .fp32_tflops = 494.5,
@@ -126,7 +132,8 @@ const std::vector<Machine>& machines() {
        .launch_us = 3.2,
        .memory_gb = 141,
        .intra = {3.4, 450},
-       .inter = {14, 50}},
+       .inter = {14, 50},
+       .host = {10, 64}},
       {.name = "b200x8",
        .ranks_per_node = 8,
        .fp32_tflops = 1125,
@@ -136,7 +143,8 @@ const std::vector<Machine>& machines() {
        .launch_us = 3.2,
        .memory_gb = 180,
        .intra = {3.4, 900},
-       .inter = {14, 50}},
+       .inter = {14, 50},
+       .host = {10, 64}},
   };
   return table;
 }

@@ -26,6 +26,7 @@ struct Machine {
   double launch_us = 0;  // added to every operation
   double memory_gb = 0;  // capacity of one device, 1e9 bytes
   Link intra, inter;     // within a node, between nodes
+  Link host;             // to the second memory space, where offload keeps things
   bool operator==(const Machine&) const = default;
 
   double peak_tflops(DType dtype) const;

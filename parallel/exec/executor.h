@@ -62,7 +62,10 @@ struct LiveSettings {
   // A run in which no rank ends an instruction for so long is aborted, and each rank's place named.
   double timeout_s = 60;
   std::uint64_t seed = 1;  // of dropout
-  Delays delays;           // of communication, for tests
+  // What a rank's link to its second memory space carries, in 1e9 bytes; 0: as much as memory does.
+  // Copies wait the rest of their time without a core.
+  double host_gb_per_s = 0;
+  Delays delays;  // of communication, for tests
 };
 // Ranks as threads of this process over CPU devices. Keeps a reference to `plan`.
 std::unique_ptr<Executor> make_thread_executor(const Plan& plan, const LiveSettings& settings);

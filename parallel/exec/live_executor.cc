@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <exception>
@@ -307,11 +308,7 @@ class Rank {
                  std::span(out.data(), writes.size()));
       return;
     }
-    if (std::holds_alternative<Copy>(instruction.action)) {
-      std::memcpy(address(writes[0]), address(reads[0]),
-                  static_cast<std::size_t>(program_.tensors[reads[0]].bytes));
-      return;
-    }
+    if (std::holds_alternative<Copy>(instruction.action)) return copy(reads[0], writes[0]);
     Comm& comm = *comms_.at(key_of(instruction));
     if (const auto* send = std::get_if<Send>(&instruction.action)) {
       const Tensor& tensor = program_.tensors[reads[0]];
@@ -330,6 +327,16 @@ class Rank {
       run_collective(comm, collective, std::span(in.data(), reads.size()),
                      std::span(out.data(), writes.size()));
     }
+  }
+
+  void copy(TensorId from, TensorId to) const {
+    const auto start = std::chrono::steady_clock::now();
+    const Tensor& tensor = program_.tensors[from];
+    std::memcpy(address(to), address(from), static_cast<std::size_t>(tensor.bytes));
+    if (tensor.host == program_.tensors[to].host || settings_.host_gb_per_s == 0) return;
+    const std::chrono::duration<double, std::nano> takes(static_cast<double>(tensor.bytes) /
+                                                         settings_.host_gb_per_s);
+    std::this_thread::sleep_until(start + takes);
   }
 
   const Plan& plan_;

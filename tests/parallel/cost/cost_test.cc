@@ -20,6 +20,7 @@ Machine round_machine() {
   machine.launch_us = 3;
   machine.intra = {.latency_us = 1, .gb_per_s = 100};
   machine.inter = {.latency_us = 10, .gb_per_s = 10};
+  machine.host = {.latency_us = 5, .gb_per_s = 20};
   return machine;
 }
 
@@ -120,6 +121,15 @@ TEST(CollectiveSeconds, OfAShiftAreThoseOfOneMessage) {
   EXPECT_DOUBLE_EQ(collective_seconds(CollectiveKind::shift, 8'000'000, 8, link),
                    2e-6 + 8e6 / 50e9);
   EXPECT_EQ(collective_seconds(CollectiveKind::shift, 8'000'000, 1, link), 0);
+}
+
+TEST(RooflineCost, CopiesToTheSecondMemorySpaceGoOverItsLink) {
+  StepOptions options{.offload_optimizer = true};
+  options.bucket_bytes = std::int64_t{1} << 40;
+  const Plan plan = plan_step(find_model("gpt-1m"), Mesh::parse("1"), options);
+  const double moments = 4.0 * static_cast<double>(plan.programs[0].buckets[0].elements);
+  EXPECT_EQ(duration(plan, [](const Instruction& i) { return i.stream == Stream::copy; }),
+            std::llround(5000 + moments / 20));
 }
 
 TEST(FixedCost, IsThatOfLayersAndHopsAlone) {
