@@ -54,15 +54,18 @@ std::string schedule_text(const Plan& plan) {
 }
 
 std::string action_text(const Plan& plan, const Instruction& instruction) {
-  return std::visit(Overloaded{[&](const Compute& c) { return to_text(plan.op(c)); },
-                               [](const Collective& c) {
-                                 return cat(name_of(c.kind), ' ', name_of(c.op), ' ',
-                                            name_of(c.group));
-                               },
-                               [](const Send& s) { return cat("send to stage ", s.to); },
-                               [](const Recv& r) { return cat("recv from stage ", r.from); },
-                               [](const Copy&) { return std::string("copy"); }},
-                    instruction.action);
+  return std::visit(
+      Overloaded{[&](const Compute& c) { return to_text(plan.op(c)); },
+                 [](const Collective& c) {
+                   const bool reduces = c.kind == CollectiveKind::all_reduce ||
+                                        c.kind == CollectiveKind::reduce_scatter;
+                   return cat(name_of(c.kind), ' ', reduces ? cat(name_of(c.op), ' ') : "",
+                              name_of(c.group), c.slices > 1 ? cat(" own 1/", c.slices) : "");
+                 },
+                 [](const Send& s) { return cat("send to stage ", s.to); },
+                 [](const Recv& r) { return cat("recv from stage ", r.from); },
+                 [](const Copy&) { return std::string("copy"); }},
+      instruction.action);
 }
 
 std::string label_text(const Plan& plan, const Label& label) {
