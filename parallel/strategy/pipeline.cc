@@ -28,6 +28,12 @@ struct GradientRun {
   std::vector<bool> written;              // by parameter of the bucket
 };
 
+// Buckets whose parameters a block reads in one direction.
+struct Use {
+  const std::vector<int>& buckets;
+  Label label;
+};
+
 class ScheduleWriter {
  public:
   ScheduleWriter(Stage& stage, const std::vector<Slot>& slots, const std::vector<Receive>& receives)
@@ -55,9 +61,11 @@ class ScheduleWriter {
       const auto count = static_cast<int>(blocks.size());
       if (slot.pass == Pass::weight_grad) continue;
       const bool forward = slot.pass == Pass::forward;
-      for (int b = 0; b < count; ++b)
-        uses_.push_back(forward ? &blocks[b].forward_values
-                                : &blocks[count - 1 - b].backward_values);
+      for (int b = 0; b < count; ++b) {
+        const PreparedBlock& block = blocks[forward ? b : count - 1 - b];
+        uses_.push_back({forward ? block.forward_values : block.backward_values,
+                         stage.label(slot.pass, 0, slot.micro_batch, block.layer, slot.chunk)});
+      }
     }
   }
 
@@ -140,19 +148,19 @@ class ScheduleWriter {
 
   // Has the parameters gathered that the next block to be entered reads, and asks for those of the
   // one that comes after it.
-  void enter(const Label& label) {
-    for (int b : *uses_[next_use_]) {
+  void enter() {
+    for (int b : uses_[next_use_].buckets) {
       if (stage_.buckets()[b].whole_value) continue;
       if (!stage_.options.reshard && values_[b] != kNone) continue;
-      values_[b] = ahead_[b] != kNone ? ahead_[b] : gather(b, label);
+      values_[b] = ahead_[b] != kNone ? ahead_[b] : gather(b, uses_[next_use_].label);
       ahead_[b] = kNone;
     }
     ++next_use_;
     if (!stage_.options.overlap.gather || next_use_ == uses_.size()) return;
-    for (int b : *uses_[next_use_]) {
+    for (int b : uses_[next_use_].buckets) {
       if (stage_.buckets()[b].whole_value) continue;
       if (!stage_.options.reshard && values_[b] != kNone) continue;
-      ahead_[b] = gather(b, label);
+      ahead_[b] = gather(b, uses_[next_use_].label);
     }
   }
 
@@ -310,7 +318,7 @@ class ScheduleWriter {
     for (int b = 0; b < static_cast<int>(blocks.size()); ++b) {
       const PreparedBlock& block = blocks[b];
       BlockRun& run = this->run(slot.chunk, b, slot.micro_batch);
-      enter(stage_.label(Pass::forward, 0, slot.micro_batch, block.layer, slot.chunk));
+      enter();
       run.instances = new_instances(block, slot.micro_batch);
       run.input = x;
       if (block.has_output)
@@ -331,7 +339,7 @@ class ScheduleWriter {
       const PreparedBlock& block = blocks[b];
       BlockRun& run = this->run(slot.chunk, b, slot.micro_batch);
       if (inputs) {
-        enter(stage_.label(slot.pass, 0, slot.micro_batch, block.layer, slot.chunk));
+        enter();
         run.d_output = dy;
         if (block.has_input)
           run.d_input =
@@ -428,7 +436,7 @@ class ScheduleWriter {
   std::vector<TensorId> inputs_, gradients_;          // received; kNone at the ends
   std::array<InstructionId, 2> sends_{kNone, kNone};  // of the slots before the last and the last
   std::vector<bool> written_;                         // by parameter: its gradient, if kept whole
-  std::vector<const std::vector<int>*> uses_;  // buckets whose values a block reads, in order
+  std::vector<Use> uses_;                             // of parameters, in order
   std::size_t next_use_ = 0;
   std::vector<TensorId> values_, ahead_;  // by bucket: views of this use's and the next's values
   std::vector<int> remaining_;            // by bucket: writes of blocks to come
