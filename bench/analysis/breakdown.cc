@@ -75,6 +75,7 @@ std::vector<StageSummary> stages_of(std::span<const StepTimes> steps) {
       stage.compute_s += weight * static_cast<double>(bubble.compute_ns);
       stage.forward_s += weight * static_cast<double>(bubble.forward_ns);
       stage.backward_s += weight * static_cast<double>(bubble.backward_ns);
+      stage.weight_grad_s += weight * static_cast<double>(bubble.weight_grad_ns);
       add(stage.warm_up, bubble.warm_up, weight);
       add(stage.steady, bubble.steady, weight);
       add(stage.cool_down, bubble.cool_down, weight);

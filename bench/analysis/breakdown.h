@@ -39,7 +39,7 @@ struct StagePhase {
 struct StageSummary {
   int stage = 0;
   double window_s = 0, compute_s = 0;
-  double forward_s = 0, backward_s = 0;  // summed over micro-batches
+  double forward_s = 0, backward_s = 0, weight_grad_s = 0;  // as in Bubble
   StagePhase warm_up, steady, cool_down;
   double bubble_s() const { return window_s - compute_s; }
 };

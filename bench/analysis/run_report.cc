@@ -33,6 +33,7 @@ void add_stages(const StepShape& shape, std::span<const StepTimes> steps, RunRep
     const double share = 1.0 / (static_cast<double>(stages.size()) * shape.options.micro_batches);
     report.forward_s += share * stage.forward_s;
     report.backward_s += share * stage.backward_s;
+    report.weight_grad_s += share * stage.weight_grad_s;
   }
   for (StageSummary& stage : stages) {
     const auto form =
@@ -54,7 +55,9 @@ RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults&
   report.ranks = rank_spreads(steps);
   report.breakdown = breakdown(steps);
   add_stages(shape, steps, report);
-  report.bubble = bubble_share(shape.options.schedule, shape.stages(), shape.options.micro_batches);
+  report.bubble = bubble_form(
+      shape.mesh, shape.options,
+      {report.forward_s, report.backward_s - report.weight_grad_s, report.weight_grad_s});
   report.collectives = profile_collectives(plan, results.timelines);
   report.memory = memory_report(plan, shape, results.memory);
   report.traffic = traffic_report(plan, shape, results.traffic);

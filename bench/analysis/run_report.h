@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/analysis/breakdown.h"
+#include "bench/analysis/bubble_form.h"
 #include "bench/analysis/collectives.h"
 #include "bench/analysis/memory.h"
 #include "bench/analysis/metrics.h"
@@ -38,8 +39,10 @@ struct RunReport {
   std::vector<RankSpread> ranks;
   Breakdown breakdown;
   std::vector<StageReport> stages;
-  std::optional<BubbleShare> bubble;     // closed form
-  double forward_s = 0, backward_s = 0;  // of one micro-batch on a stage, mean over stages
+  // Of one micro-batch on a stage, mean over stages; weight gradients by themselves, where the
+  // schedule has slots for them, are part of backward.
+  double forward_s = 0, backward_s = 0, weight_grad_s = 0;
+  std::optional<BubbleForm> bubble;  // closed form for these times
   std::vector<CollectiveProfile> collectives;
   MemoryReport memory;
   std::vector<TrafficRow> traffic;

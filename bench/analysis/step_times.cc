@@ -94,7 +94,7 @@ LaneSets sets_of(LaneSpans spans) {
 struct PassMarks {
   std::int64_t first_forward = kNever, last_forward = -kNever;
   std::int64_t first_backward = kNever, last_backward = -kNever;
-  std::int64_t forward_ns = 0, backward_ns = 0;
+  std::int64_t forward_ns = 0, backward_ns = 0, weight_grad_ns = 0;
   bool complete() const { return first_forward != kNever && first_backward != kNever; }
 };
 
@@ -112,6 +112,7 @@ PassMarks marks_of(const Program& program, const std::vector<Span>& lane) {
       marks.first_backward = std::min(marks.first_backward, span.start_ns);
       marks.last_backward = std::max(marks.last_backward, span.end_ns);
       marks.backward_ns += length_ns(span);
+      if (i.label.pass == Pass::weight_grad) marks.weight_grad_ns += length_ns(span);
     }
   }
   return marks;
@@ -132,7 +133,10 @@ Phase phase_of(const LaneSets& sets, Span window) {
 }
 
 Bubble bubble_of(const LaneSets& sets, const PassMarks& marks, Span window) {
-  Bubble bubble{.window = window, .forward_ns = marks.forward_ns, .backward_ns = marks.backward_ns};
+  Bubble bubble{.window = window,
+                .forward_ns = marks.forward_ns,
+                .backward_ns = marks.backward_ns,
+                .weight_grad_ns = marks.weight_grad_ns};
   const std::int64_t cool_down = std::max(marks.last_forward, marks.first_backward);
   bubble.warm_up = phase_of(sets, {window.start_ns, marks.first_backward});
   bubble.steady = phase_of(sets, {marks.first_backward, cool_down});

@@ -42,8 +42,9 @@ struct Phase {
 // starts, cool-down from the end of its last forward, steady between them (empty in GPipe).
 struct Bubble {
   Span window;
-  std::int64_t compute_ns = 0;                   // within the window
-  std::int64_t forward_ns = 0, backward_ns = 0;  // summed over micro-batches; recompute is backward
+  std::int64_t compute_ns = 0;  // within the window
+  // Summed over micro-batches. Backward has both its halves and recomputation in it.
+  std::int64_t forward_ns = 0, backward_ns = 0, weight_grad_ns = 0;
   Phase warm_up, steady, cool_down;
   std::int64_t bubble_ns() const { return window.end_ns - window.start_ns - compute_ns; }
 };

@@ -12,10 +12,6 @@ namespace {
 bool first(int stage) { return stage == 0; }
 bool last(const StepShape& shape, int stage) { return stage == shape.stages() - 1; }
 
-bool has_closed_form(std::string_view schedule) {
-  return schedule == "gpipe" || schedule == "1f1b";
-}
-
 std::int64_t norm_parameters(const ModelConfig& model) {
   return model.arch == Arch::gpt ? 2 * model.hidden : model.hidden;
 }
@@ -47,23 +43,6 @@ std::int64_t head_activation_elements(const StepShape& shape) {
 }
 
 }  // namespace
-
-std::optional<BubbleShare> bubble_share(std::string_view schedule, int stages, int micro_batches) {
-  if (!has_closed_form(schedule)) return std::nullopt;
-  const double idle = stages - 1, ideal = micro_batches;
-  return BubbleShare{idle / (ideal + idle), idle / ideal};
-}
-
-std::optional<BubblePhases> bubble_phases(std::string_view schedule, int stages, int micro_batches,
-                                          int stage, double forward, double backward) {
-  const double before = stage, behind = stages - 1 - stage;
-  if (schedule == "gpipe")
-    return BubblePhases{(stages - 1) * forward + behind * backward, 0, before * backward};
-  if (schedule == "1f1b" && micro_batches >= stages)
-    return BubblePhases{before * forward + behind * backward, 0,
-                        behind * forward + before * backward};
-  return std::nullopt;
-}
 
 std::vector<Ledger> ledger(const StepShape& shape, int stage) {
   const std::int64_t n = shape.hidden_elements(), size = size_of(shape.options.dtype);

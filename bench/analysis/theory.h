@@ -1,4 +1,5 @@
-// Closed forms of a training step: pipeline bubble, traffic, memory. Each names its public source.
+// Closed forms of a training step: traffic and memory; bubble_form.h has the pipeline's bubble.
+// Each names its public source.
 //
 // They know nothing of the Plan, so that plan and measurement can be held against them.
 #pragma once
@@ -30,27 +31,6 @@ struct StepShape {
     return model.sequence * options.micro_batch * model.hidden;
   }
 };
-
-// Idle share of a pipeline of equal stages without communication time, for `schedule` gpipe or
-// 1f1b; nullopt for any other. GPipe (Huang et al., 2019) divides by the total, (p-1) / (m+p-1);
-// Megatron-LM (Narayanan et al., SC 2021, section 2.2) by the ideal, (p-1) / m.
-struct BubbleShare {
-  double of_window = 0, of_ideal = 0;
-};
-inline constexpr std::string_view kBubbleSource =
-    "Narayanan et al., SC 2021, section 2.2: idle (p-1)(F+B) a stage";
-std::optional<BubbleShare> bubble_share(std::string_view schedule, int stages, int micro_batches);
-
-// The same by stage and phase (step_times.h), for one micro-batch's forward and backward time on
-// each stage. 1F1B: s F + (p-1-s) B, 0, (p-1-s) F + s B, if there are at least p micro-batches.
-// GPipe: (p-1) F + (p-1-s) B, 0, s B. Both sum to (p-1)(F+B). Derived from the schedules' order
-// alone.
-struct BubblePhases {
-  double warm_up = 0, steady = 0, cool_down = 0;
-  double sum() const { return warm_up + steady + cool_down; }
-};
-std::optional<BubblePhases> bubble_phases(std::string_view schedule, int stages, int micro_batches,
-                                          int stage, double forward, double backward);
 
 // What one rank of `stage` sends or reduces in a step, by axis. `calls` is nullopt where it depends
 // on how gradients fill buckets.

@@ -29,6 +29,7 @@ void add_plan(CLI::App& app);
 void add_theory(CLI::App& app);
 void add_models(CLI::App& app);
 void add_machines(CLI::App& app);
+void add_schedules(CLI::App& app);
 void add_cases(CLI::App& app);
 
 // The positional key=value words that most verbs take, with a help text that lists the keys.

@@ -32,6 +32,7 @@ int guarded(int argc, char** argv) {
   mb::add_theory(app);
   mb::add_models(app);
   mb::add_machines(app);
+  mb::add_schedules(app);
   mb::add_cases(app);
   try {
     app.parse(argc, argv);

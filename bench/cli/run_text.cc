@@ -115,9 +115,10 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
     if (!virtual_time)
       line("", spread(report, "bubble_fraction_own_cores", percent) +
                    " replayed with a core for every rank and free communication");
-    if (report.bubble)
-      line("", fmt::format("{} in theory, (p-1)/(m+p-1): equal stages, free communication",
-                           percent(report.bubble->of_window)));
+    line("", report.bubble
+                 ? fmt::format("{} in theory: equal stages, free communication, {}",
+                               percent(report.bubble->of_window()), bubble_source(c.options))
+                 : "not known in theory: " + no_bubble_form(c.options));
   }
   if (!measured.training.empty()) {
     line("loss",
@@ -198,19 +199,19 @@ std::string stages_text(const RunReport& report) {
                                       seconds(m.warm_up.bubble_s()),
                                       seconds(m.steady.bubble_s()),
                                       seconds(m.cool_down.bubble_s())};
-    if (stage.closed_form) {
-      for (double s :
-           {stage.closed_form->warm_up, stage.closed_form->cool_down, stage.closed_form->sum()})
-        cells.push_back(seconds(s));
-    } else {
-      cells.insert(cells.end(), 3, "-");
-    }
+    const auto& phases = stage.closed_form;
+    cells.push_back(phases ? seconds(phases->warm_up) : "-");
+    cells.push_back(phases ? seconds(phases->cool_down) : "-");
+    cells.push_back(report.bubble ? seconds(report.bubble->idle) : "-");
     table.add(cells);
   }
+  const std::string split = report.weight_grad_s > 0 ? fmt::format(" ({} of it weight gradients)",
+                                                                   seconds(report.weight_grad_s))
+                                                     : "";
   return fmt::format(
-             "\nPipeline bubble by stage and phase. Theory takes the mean forward {} and backward "
-             "{} of a micro-batch on a stage.\n",
-             seconds(report.forward_s), seconds(report.backward_s)) +
+             "\nPipeline bubble by rank of the pipeline (stage) and phase. Theory takes the mean "
+             "forward {} and backward {}{} of a micro-batch there.\n",
+             seconds(report.forward_s), seconds(report.backward_s), split) +
          table.to_text();
 }
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/analysis/bubble_form.h"
 #include "bench/analysis/theory.h"
 #include "bench/cli/commands.h"
 #include "bench/report/table.h"
@@ -24,10 +25,10 @@ nlohmann::ordered_json json_of(const Case& c, const StepShape& shape) {
       {"tokens_per_step", c.global_batch * c.model.sequence},
       {"model_flops_megatron", model_flops(c.model, c.global_batch, FlopConvention::megatron)},
       {"model_flops_palm", model_flops(c.model, c.global_batch, FlopConvention::palm)}};
-  if (const auto bubble =
-          bubble_share(c.options.schedule, shape.stages(), c.options.micro_batches)) {
-    json["bubble_fraction"] = bubble->of_window;
-    json["bubble_over_ideal"] = bubble->of_ideal;
+  json["bubble_source"] = bubble_source(c.options);
+  if (const auto bubble = bubble_form(c.mesh, c.options)) {
+    json["bubble_fraction"] = bubble->of_window();
+    json["bubble_over_ideal"] = bubble->of_ideal();
   }
   for (int stage = 0; stage < shape.stages(); ++stage) {
     nlohmann::ordered_json row{{"stage", stage},
@@ -92,6 +93,13 @@ void print_traffic(const StepShape& shape) {
              table.to_text());
 }
 
+void print_bubble(const Case& c) {
+  if (const auto bubble = bubble_form(c.mesh, c.options))
+    fmt::print("pipeline bubble: {:.2f} % of the window, {:.2f} % of the ideal if F=I=W\n",
+               100 * bubble->of_window(), 100 * bubble->of_ideal());
+  fmt::print("  {}\n", bubble_source(c.options));
+}
+
 void show(const Flags& flags) {
   const Case c = parse_case(flags.words);
   const StepShape shape{c.model, c.mesh, c.options};
@@ -105,12 +113,7 @@ void show(const Flags& flags) {
     fmt::print("model FLOPs of a step: {} ({} convention)\n",
                format_count(model_flops(c.model, c.global_batch, convention)), name_of(convention));
   }
-  if (const auto bubble = bubble_share(c.options.schedule, shape.stages(), c.options.micro_batches);
-      bubble && shape.stages() > 1) {
-    fmt::print(
-        "pipeline bubble: {:.2f} % of the window, (p-1)/(m+p-1); {:.2f} % of the ideal, (p-1)/m\n",
-        100 * bubble->of_window, 100 * bubble->of_ideal);
-  }
+  if (shape.stages() > 1) print_bubble(c);
   fmt::print("\n");
   print_memory(shape);
   print_traffic(shape);

@@ -216,15 +216,21 @@ Json theory_json(const StepShape& shape, const RunReport& report) {
                {"bubble_over_ideal", nullptr},
                {"forward_s", report.forward_s},
                {"backward_s", report.backward_s},
-               {"pipeline_s", (shape.options.micro_batches + shape.stages() - 1) *
-                                  (report.forward_s + report.backward_s)},
-               {"source", kBubbleSource}};
-  if (report.bubble) {
-    json["bubble_fraction"] = report.bubble->of_window;
-    json["bubble_over_ideal"] = report.bubble->of_ideal;
+               {"weight_grad_s", report.weight_grad_s},
+               {"idle_s", nullptr},
+               {"pipeline_s", nullptr},
+               {"source", bubble_source(shape.options)}};
+  if (!report.bubble) {
+    json["reason"] = no_bubble_form(shape.options);
+    return json;
+  }
+  json["idle_s"] = report.bubble->idle;
+  json["pipeline_s"] = report.bubble->window();
+  if (report.bubble->ideal > 0) {
+    json["bubble_fraction"] = report.bubble->of_window();
+    json["bubble_over_ideal"] = report.bubble->of_ideal();
   } else {
-    json["pipeline_s"] = nullptr;
-    json["reason"] = "no closed form for schedule " + shape.options.schedule;
+    json["reason"] = "the pipeline computed nothing";
   }
   return json;
 }

@@ -22,6 +22,23 @@ std::optional<double> idle_closed_form(std::string_view schedule, const Pipeline
   return std::nullopt;
 }
 
+std::optional<IdleForm> idle_form(std::string_view schedule) {
+  constexpr std::string_view kSc21 = "Narayanan et al., SC 2021, section 2.2";
+  constexpr std::string_view kOwn = "derived from the order of its slots and held to a simulation";
+  if (schedule == "gpipe") return IdleForm{"(p-1)(F+I+W)", "Huang et al., NeurIPS 2019"};
+  if (schedule == "1f1b") return IdleForm{"(p-1)(F+I+W)", kSc21};
+  if (schedule == "interleaved") return IdleForm{"(p-1)(F+I+W)/v", kSc21};
+  if (schedule == "zb-h1")
+    return IdleForm{"(p-1)(F+I)-(min(m,p)-1)min(I,W)", "Qi et al., ICLR 2024, section 2"};
+  if (schedule == "interleaved-zb") return IdleForm{"(p-1)(F+max(I-W,0))/v for v>1", kOwn};
+  if (schedule == "zb-v")
+    return IdleForm{"max(2p-1-m,(p-1)/2)F for F=I=W",
+                    "Qi et al., Pipeline Parallelism with Controllable Memory, 2024"};
+  if (schedule == "dualpipe-v")
+    return IdleForm{"((p-1)(F+max(I-W,0)+max(F-I-W,0))+max((p-1)I-pF,0))/2", kOwn};
+  return std::nullopt;
+}
+
 std::optional<std::int64_t> peak_live_chunks(std::string_view schedule, const PipelineShape& shape,
                                              int rank) {
   const std::int64_t p = shape.ranks, m = shape.micro_batches, v = shape.chunks;

@@ -39,6 +39,11 @@ namespace mb {
 // nullopt where the schedule has no closed form.
 std::optional<double> idle_closed_form(std::string_view schedule, const PipelineShape& shape,
                                        double forward, double input_grad, double weight_grad);
+// The same as a formula, "(p-1)(F+I+W)", and the public source of it.
+struct IdleForm {
+  std::string_view formula, source;
+};
+std::optional<IdleForm> idle_form(std::string_view schedule);
 // Activations of chunks that `rank` keeps at once: from F to the end of W, or of B where it is not
 // split.
 std::optional<std::int64_t> peak_live_chunks(std::string_view schedule, const PipelineShape& shape,

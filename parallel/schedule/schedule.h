@@ -19,8 +19,9 @@ struct PipelineShape {
 };
 
 struct Schedule {
-  std::string_view name;  // as the case spells it
-  std::string_view help;  // one line for people
+  std::string_view name;   // as the case spells it
+  std::string_view help;   // one line for people
+  std::string_view takes;  // the shapes that pass `check`, in few words
   Placement placement;
   bool splits_backward;  // has slots of input_grad and weight_grad
   // Throws Error with the rule that `shape` breaks and the nearest legal values.
@@ -35,6 +36,9 @@ const Schedule& find_schedule(std::string_view name);
 
 // The slots of every rank. Throws as `check` does.
 std::vector<std::vector<Slot>> slots_of(const Schedule& schedule, const PipelineShape& shape);
+
+// Chunks of a rank if nothing says how many: the fewest that `placement` is made for.
+int usual_chunks(Placement placement);
 
 // The virtual stage that is `chunk` of `rank`, and where a virtual stage lives.
 int stage_of(Placement placement, int rank, int chunk, int ranks);

@@ -143,7 +143,7 @@ class Layout {
   void make_ops(const Bucket& bucket, Stage::BucketFacts& facts) {
     const StepOptions& options = stage_.options;
     const OptimizerOptions& o = options.optimizer;
-    const Slice1D slice{bucket.slice(), bucket.ways, facts.expert, bucket.segments};
+    const FlatSlice slice{bucket.slice(), bucket.ways, facts.expert, bucket.segments};
     const auto op = [&](OpKind kind) { return interner_.op({std::move(kind), options.dtype}); };
     facts.norm = op(GradientNorm{slice, bucket.whole_gradient});
     facts.update = op(UpdateParameters{

@@ -17,7 +17,7 @@ PipelineShape pipeline_shape(const Mesh& mesh, const StepOptions& options) {
   if (!options.user_schedule.slots.empty()) {
     chunks = options.user_schedule.chunks;
   } else if (chunks == 0) {
-    chunks = placement_of(options) == Placement::linear ? 1 : 2;
+    chunks = usual_chunks(placement_of(options));
   }
   return {.ranks = mesh.size(Axis::pp),
           .chunks = chunks,

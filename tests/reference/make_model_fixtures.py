@@ -22,6 +22,7 @@ torch.set_default_dtype(torch.float64)
 
 SEED = 7
 BATCH = 3
+EXPERT_BATCH = 4  # of models with experts: expert ranks have sequences of their own
 PERTURBATION = 0.1  # of norm weights around 1, and of biases around 0
 # Epsilon is large so that the gradient of key biases, 0 but for rounding, moves nothing.
 OPTIMIZER = {"sgd_learning_rate": 0.5, "learning_rate": 0.01, "beta1": 0.9, "beta2": 0.95,
@@ -34,6 +35,10 @@ MODELS = {
     "model_gpt_post_untied": {**GPT, "norm": "post", "tied": "false"},
     "model_llama_untied": {**GPT, "arch": "llama", "kv_heads": 2, "ffn": 24, "tied": "false"},
 }
+MOE = {**MODELS["model_llama_untied"], "ffn": 8, "experts": 4, "experts_per_token": 2,
+       "balance_coefficient": 0.5}
+MODELS["model_moe"] = MOE
+MODELS["model_moe_capacity"] = {**MOE, "capacity_factor": 1.0}
 
 # --- the generator of workloads/base/rng.h ---
 
@@ -95,6 +100,12 @@ def shapes(model):
         table.update(linear(f"{layer}.attention.qkv", (heads + 2 * kv) * dim, hidden))
         table.update(linear(f"{layer}.attention.out", hidden, heads * dim))
         table.update(norm(f"{layer}.norm2"))
+        if "experts" in model:
+            experts = model["experts"]
+            table[f"{layer}.router.weight"] = (experts, hidden)
+            table[f"{layer}.experts.gate_up.weight"] = (experts, 2 * model["ffn"], hidden)
+            table[f"{layer}.experts.down.weight"] = (experts, hidden, model["ffn"])
+            continue
         if gpt:
             table.update(linear(f"{layer}.mlp.up", model["ffn"], hidden))
         else:
@@ -113,7 +124,7 @@ def initial(model, name, shape):
     if len(shape) == 1:
         return (0.0 if name.endswith(".bias") else 1.0) + PERTURBATION * draw
     std = model["init_std"]
-    if name.endswith(("attention.out.weight", "mlp.down.weight")):
+    if name.endswith(("attention.out.weight", "mlp.down.weight", "experts.down.weight")):
         std /= math.sqrt(2 * model["layers"])
     return std * draw
 
@@ -156,37 +167,71 @@ def attention(model, p, name, x):
     return linear(p, f"{name}.out", out)
 
 
+def swiglu(gate_up, down, x):
+    gate, up = (x @ gate_up.T).chunk(2, -1)
+    return (gate * torch.sigmoid(gate) * up) @ down.T
+
+
 def mlp(model, p, name, x):
     if model["arch"] == "llama":
-        gate, up = linear(p, f"{name}.gate_up", x).chunk(2, -1)
-        return linear(p, f"{name}.down", gate * torch.sigmoid(gate) * up)
+        return swiglu(p[f"{name}.gate_up.weight"], p[f"{name}.down.weight"], x)
     u = linear(p, f"{name}.up", x)
     inner = math.sqrt(2.0 / math.pi) * (u + 0.044715 * u**3)
     return linear(p, f"{name}.down", 0.5 * u * (1 + torch.tanh(inner)))
 
 
+def taken(model, choice):
+    """Which of choice[batch, sequence, top] find room in an expert's capacity for their sequence."""
+    if "capacity_factor" not in model:
+        return torch.ones_like(choice, dtype=torch.bool)
+    even = model["experts_per_token"] * model["sequence"] / model["experts"]
+    ones = torch.nn.functional.one_hot(choice.flatten(1), model["experts"])
+    place = (ones.cumsum(1) * ones).sum(-1).reshape(choice.shape)  # from 1
+    return place <= math.ceil(model["capacity_factor"] * even)
+
+
+def mixture(model, p, layer, x):
+    """Switch Transformer's experts, dense: each on all rows. Returns y and the balance loss."""
+    count, top, sequence = model["experts"], model["experts_per_token"], model["sequence"]
+    probability = (x @ p[f"{layer}.router.weight"].T).softmax(-1)
+    gate, choice = probability.topk(top, -1)
+    gate = gate / gate.sum(-1, keepdim=True) * taken(model, choice)
+    y = torch.zeros_like(x)
+    for e in range(count):
+        weight = (gate * (choice == e)).sum(-1, keepdim=True)
+        gate_up, down = (p[f"{layer}.experts.{n}.weight"][e] for n in ("gate_up", "down"))
+        y = y + weight * swiglu(gate_up, down, x)
+    share = torch.nn.functional.one_hot(choice, count).sum((1, 2)) / sequence
+    balance = sequence * count / top * (share * probability.mean(1)).sum()
+    return y, model["balance_coefficient"] * balance
+
+
 def logits_of(model, p, tokens):
-    x = p["embedding.weight"][tokens]
+    """Logits, and the sum of the balance losses of all layers and sequences."""
+    x, balance = p["embedding.weight"][tokens], torch.zeros(())
     if model["arch"] == "gpt":
         x = x + p["position.weight"]
     for i in range(model["layers"]):
         for norm, block, name in [("norm1", attention, "attention"), ("norm2", mlp, "mlp")]:
             norm, name = f"layers.{i}.{norm}", f"layers.{i}.{name}"
-            if model["norm"] == "pre":
+            if block is mlp and "experts" in model:
+                y, loss = mixture(model, p, f"layers.{i}", normalise(model, p, norm, x))
+                x, balance = x + y, balance + loss
+            elif model["norm"] == "pre":
                 x = x + block(model, p, name, normalise(model, p, norm, x))
             else:
                 x = normalise(model, p, norm, x + block(model, p, name, x))
     if model["norm"] == "pre":
         x = normalise(model, p, "final_norm", x)
-    return x @ p["embedding.weight" if model["tied"] == "true" else "head.weight"].T
+    return x @ p["embedding.weight" if model["tied"] == "true" else "head.weight"].T, balance
 
 
 def loss_of(model, p, tokens, labels):
-    """Summed over the labels that are not -1, divided by how many there are; and the logits."""
-    logits = logits_of(model, p, tokens)
+    """Loss and balance loss, summed and divided by the number of labels that are not -1; logits."""
+    logits, balance = logits_of(model, p, tokens)
     valid = labels >= 0
     chosen = logits.log_softmax(-1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
-    return -(chosen * valid).sum() / valid.sum(), logits
+    return -(chosen * valid).sum() / valid.sum(), balance / valid.sum(), logits
 
 
 # --- training ---
@@ -198,13 +243,13 @@ def parameters(model):
 
 
 def backward(model, p, batch):
-    """Loss, logits and gradient norm; leaves the gradients in p."""
+    """Loss, balance loss, logits and gradient norm; leaves the gradients of both losses in p."""
     for tensor in p.values():
         tensor.grad = None
-    loss, logits = loss_of(model, p, *batch)
-    loss.backward()
+    loss, balance, logits = loss_of(model, p, *batch)
+    (loss + balance).backward()
     norm = math.sqrt(sum((tensor.grad**2).sum().item() for tensor in p.values()))
-    return loss.item(), logits.detach(), norm
+    return loss.item(), balance.item(), logits.detach(), norm
 
 
 def after_sgd(model, batch):
@@ -217,14 +262,14 @@ def after_sgd(model, batch):
 def after_adamw(model, batch, clip, steps=3):
     """Parameters, and loss and norm of each step; matrices decay, vectors do not."""
     p = parameters(model)
-    groups = [{"params": [t for t in p.values() if t.dim() == 2],
+    groups = [{"params": [t for t in p.values() if t.dim() > 1],
                "weight_decay": OPTIMIZER["weight_decay"]},
               {"params": [t for t in p.values() if t.dim() == 1], "weight_decay": 0.0}]
     adamw = torch.optim.AdamW(groups, lr=OPTIMIZER["learning_rate"], eps=OPTIMIZER["epsilon"],
                               betas=(OPTIMIZER["beta1"], OPTIMIZER["beta2"]))
     losses, norms = [], []
     for _ in range(steps):
-        loss, _, norm = backward(model, p, batch)
+        loss, _, _, norm = backward(model, p, batch)
         assert norm > clip, "clipping is to be active"
         for tensor in p.values():
             tensor.grad *= clip / (norm + 1e-6)
@@ -237,13 +282,17 @@ def after_adamw(model, batch, clip, steps=3):
 # --- the files ---
 
 
+def batch_of(model):
+    return EXPERT_BATCH if "experts" in model else BATCH
+
+
 def draw_batch(model):
     """Tokens and labels [batch, sequence]; every seventh label is -1."""
-    index = np.arange(BATCH * model["sequence"])
+    index = np.arange(batch_of(model) * model["sequence"])
     tokens = bits(SEED, "tokens", index) % np.uint64(model["vocabulary"])
     labels = (bits(SEED, "labels", index) % np.uint64(model["vocabulary"])).astype(np.int64)
     labels[index % 7 == 3] = -1
-    shape = (BATCH, model["sequence"])
+    shape = (batch_of(model), model["sequence"])
     return (torch.from_numpy(tokens.astype(np.int64)).reshape(shape),
             torch.from_numpy(labels).reshape(shape))
 
@@ -262,17 +311,18 @@ def fixture(model):
     p, batch = parameters(model), draw_batch(model)
     first = {name: checksums(name, tensor) for name, tensor in p.items()}
     embedding = p["embedding.weight"].detach().numpy().reshape(-1)[:8].copy()
-    loss, logits, norm = backward(model, p, batch)
+    loss, balance, logits, norm = backward(model, p, batch)
     clip = round(norm / 4, 2)
     sgd = after_sgd(model, batch)
     adamw, losses, norms = after_adamw(model, batch, clip)
 
     settings = {**{f"model.{key}": value for key, value in model.items()}, "seed": SEED,
-                "batch": BATCH, "perturbation": PERTURBATION, **OPTIMIZER, "clip": clip}
+                "batch": batch_of(model), "perturbation": PERTURBATION, **OPTIMIZER, "clip": clip}
     lines = [f"{key}={value}" for key, value in settings.items()]
     lines += array("tokens", batch[0]) + array("labels", batch[1])
     lines += array("embedding_head", embedding)
     lines += array("loss", [loss]) + array("gradient_norm", [norm])
+    lines += array("balance_loss", [balance])
     lines += array("logits", logits, 8) + array("logits_sums", checksums("logits", logits))
     lines += array("adamw_losses", losses) + array("adamw_norms", norms)
     for name, tensor in p.items():

@@ -98,8 +98,8 @@ double fixture_parameter(const ModelConfig& model, std::string_view name, std::u
   const double draw = random_normal(seed, stream_of(name), index);
   if (name.ends_with(".bias")) return perturbation * draw;
   if (name.find("norm") != std::string_view::npos) return 1.0 + perturbation * draw;
-  const bool feeds_sum =
-      name.ends_with("attention.out.weight") || name.ends_with("mlp.down.weight");
+  const bool feeds_sum = name.ends_with("attention.out.weight") ||
+                         name.ends_with("mlp.down.weight") || name.ends_with("experts.down.weight");
   const double scale = feeds_sum ? std::sqrt(2.0 * static_cast<double>(model.layers)) : 1.0;
   return model.init_std / scale * draw;
 }

@@ -12,7 +12,7 @@ namespace mb {
 namespace {
 
 const std::vector<std::string> kNames = {"model_gpt_pre_tied", "model_gpt_post_untied",
-                                         "model_llama_untied"};
+                                         "model_llama_untied", "model_moe", "model_moe_capacity"};
 
 TEST(ModelFixtures, HoldAGradientForEveryParameterOfTheModel) {
   for (const std::string& name : kNames) {
@@ -31,9 +31,10 @@ TEST(ModelFixtures, HoldAGradientForEveryParameterOfTheModel) {
 TEST(ModelFixtures, HoldTheLogitsAndLabelsOfOneBatch) {
   for (const std::string& name : kNames) {
     const Fixture fixture = read_fixture(name);
-    EXPECT_EQ(fixture.array("tokens").size(), 24u);
-    EXPECT_EQ(fixture.array("labels").size(), 24u);
-    EXPECT_EQ(fixture.array("logits").size(), 24u * 29u);
+    const auto rows = static_cast<std::size_t>(8 * fixture.number("batch"));
+    EXPECT_EQ(fixture.array("tokens").size(), rows);
+    EXPECT_EQ(fixture.array("labels").size(), rows);
+    EXPECT_EQ(fixture.array("logits").size(), rows * 29);
     EXPECT_EQ(fixture.array("adamw_losses").front(), fixture.array("loss").front());
   }
 }

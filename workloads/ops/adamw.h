@@ -26,10 +26,10 @@ static MB_HD double power_of(double base, std::int64_t step) {
   return result;
 }
 
-// Updates `value` and writes it to `rounded` too, if that is of another type. `op` has the rates of
-// AdamW; `updates` counts this one. Loshchilov and Hutter, 2019, in PyTorch's order of operations.
-template <class Team, class Op, class M, class T>
-static MB_HD void adamw(Team team, const Op& op, double weight_decay, double scale,
+// Updates `value` and writes it to `rounded` too, if that is of another type; `updates` counts this
+// one. Loshchilov and Hutter, 2019, in PyTorch's order of operations.
+template <class Team, class M, class T>
+static MB_HD void adamw(Team team, const UpdateParameters& op, double weight_decay, double scale,
                         std::int64_t updates, std::int64_t n, const M* gradient, M* value, M* m,
                         M* v, T* rounded) {
   const M g_scale = M(scale), beta1 = M(op.beta1), beta2 = M(op.beta2), epsilon = M(op.epsilon);

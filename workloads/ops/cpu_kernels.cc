@@ -24,12 +24,6 @@ void for_each_run(const Op& op, const OpContext& context, F f) {
   for_each_run(op.split, op.batch, op.sequence, context.context_index, context.shard_index, f);
 }
 
-// Operations whose kernel is still to come.
-template <class Kind, class T>
-void run(const Kind&, const KernelCall<T>&) {
-  __builtin_trap();
-}
-
 template <class T>
 void run(const LoadBatch& op, const KernelCall<T>& call) {
   const OpContext& context = call.context;
@@ -352,11 +346,6 @@ void run(const CrossEntropyGradient& op, const KernelCall<T>& call) {
                                labels[r] >= 0, label_column(labels[r], valid, op.n, shard), valid,
                                op.n);
   }
-}
-
-template <class T>
-void run(const Zero& op, const KernelCall<T>& call) {
-  fill_zero(out<T>(call, 0), op.n);
 }
 
 // 20 chains of r = r * x + y hide the latency of two multiply-adds a cycle.

@@ -29,17 +29,17 @@ void run(const UpdateLossScale& op, const KernelCall<T>& call) {
   scalars[5] = 0;
 }
 
-inline int owner_of(const Slice1D& slice, const OpContext& context) {
+inline int owner_of(const FlatSlice& slice, const OpContext& context) {
   return slice.expert ? context.expert_owner_index : context.owner_index;
 }
 // Where the slice of this rank starts in the bucket.
-inline std::int64_t slice_begin(const Slice1D& slice, const OpContext& context) {
+inline std::int64_t slice_begin(const FlatSlice& slice, const OpContext& context) {
   return slice.ways == 1 ? 0 : slice.n * owner_of(slice, context);
 }
 
 // f(segment, offset in the slice, elements) for each segment's part of this rank's slice.
 template <class F>
-void for_each_segment(const Slice1D& slice, const OpContext& context, F f) {
+void for_each_segment(const FlatSlice& slice, const OpContext& context, F f) {
   const std::int64_t first = slice_begin(slice, context), last = first + slice.n;
   for (const Segment& segment : slice.segments) {
     const std::int64_t begin = segment.begin > first ? segment.begin : first;
@@ -56,7 +56,7 @@ double sum_squares(const M* x, std::int64_t n) {
 template <class T>
 void run(const GradientNorm& op, const KernelCall<T>& call) {
   const OpContext& context = call.context;
-  const Slice1D& slice = op.slice;
+  const FlatSlice& slice = op.slice;
   if (context.replica_index != 0 || (slice.ways == 1 && owner_of(slice, context) != 0)) return;
   const Main<T>* gradient =
       in<Main<T>>(call, 0) + (op.whole_gradient ? slice_begin(slice, context) : 0);
@@ -113,28 +113,6 @@ void run(const Accumulate& op, const KernelCall<T>& call) {
   } else {
     __builtin_memcpy(out<M>(call, 0), in<M>(call, 0), sizeof(M) * op.n);
   }
-}
-
-template <class T>
-void run(const SumSquares& op, const KernelCall<T>& call) {
-  const OpContext& context = call.context;
-  if (context.data_index != 0 || (op.replicated && context.shard_index != 0)) return;
-  out<double>(call, 0)[2] += sum_squares(in<Main<T>>(call, 0), op.n);
-}
-
-template <class T>
-void run(const AdamW& op, const KernelCall<T>& call) {
-  using M = Main<T>;
-  adamw(kTeam, op, op.weight_decay, gradient_scale(in<double>(call, 1), 1, op.clip),
-        call.context.step + 1, op.n, in<M>(call, 0), out<M>(call, 0), out<M>(call, 1),
-        out<M>(call, 2), static_cast<M*>(nullptr));
-}
-
-template <class T>
-void run(const Sgd& op, const KernelCall<T>& call) {
-  using M = Main<T>;
-  sgd(kTeam, op.learning_rate, gradient_scale(in<double>(call, 1), 1, op.clip), op.n,
-      in<M>(call, 0), out<M>(call, 0), static_cast<M*>(nullptr));
 }
 
 }  // namespace

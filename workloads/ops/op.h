@@ -255,34 +255,6 @@ struct CrossEntropyGradient {
   bool operator==(const CrossEntropyGradient&) const = default;
 };
 
-// -> x[n], all zero
-struct Zero {
-  std::int64_t n;
-  bool operator==(const Zero&) const = default;
-};
-// Adds the sum of squares of a gradient to scalars[2], where this rank is the one that counts it:
-// data index 0, and shard 0 if the parameter is `replicated` over shards.       gradient[n],
-// scalars -> scalars
-struct SumSquares {
-  std::int64_t n;
-  bool replicated;
-  bool operator==(const SumSquares&) const = default;
-};
-// Both optimizers scale the gradient by 1 / valid tokens and by min(1, clip / (norm + 1e-6)); clip
-// 0 is off. AdamW as PyTorch's: decay first, epsilon outside the root after bias correction.
-// gradient[n], scalars, parameter, m, v -> parameter, m, v
-struct AdamW {
-  std::int64_t n;
-  double learning_rate, beta1, beta2, epsilon, weight_decay, clip;
-  bool operator==(const AdamW&) const = default;
-};
-// gradient[n], scalars, parameter -> parameter
-struct Sgd {
-  std::int64_t n;
-  double learning_rate, clip;
-  bool operator==(const Sgd&) const = default;
-};
-
 // --- Mixed precision and flat optimizer state --------------------------------------------------
 //
 // With 16-bit parameters and activations, gradients, moments and main parameters are fp32, as are
@@ -322,27 +294,29 @@ struct Segment {
 // One slice of a bucket that `ways` ranks own together: elements [i n, (i + 1) n) of it for the
 // i-th owner; padding belongs to no segment. Operands hold the slice, or the whole bucket where it
 // is said.
-struct Slice1D {
+struct FlatSlice {
   std::int64_t n = 0;
   int ways = 1;
   bool expert = false;  // owners are the ranks that share the expert
   std::vector<Segment> segments;
-  bool operator==(const Slice1D&) const = default;
+  bool operator==(const FlatSlice&) const = default;
 };
 // Adds the slice's sum of squares to scalars[2], where this rank counts it: of replicas, and of
 // owners that all hold everything (ways = 1), the first.         gradient (main), scalars ->
 // scalars
 struct GradientNorm {
-  Slice1D slice;
+  FlatSlice slice;
   bool whole_gradient;  // the operand is the whole bucket
   bool operator==(const GradientNorm&) const = default;
 };
-// As AdamW, or plain SGD with `moments` off; for each segment with its own decay. The gradient is
-// also divided by the loss scale, and a gradient whose norm is not finite changes nothing. With
-// 16-bit parameters `value` is the fp32 main slice, and `rounded`, the 16-bit parameter, receives
-// it. gradient (main), scalars, value (, m, v) (, rounded) -> value (, m, v) (, rounded)
+// AdamW as PyTorch's (decay first, epsilon outside the root after bias correction), or plain SGD
+// with `moments` off; for each segment with its own decay. The gradient is scaled by 1 / (valid
+// tokens * loss scale) and by min(1, clip / (norm + 1e-6)), clip 0 being off; one whose norm is not
+// finite changes nothing. With 16-bit parameters `value` is the fp32 main slice, and `rounded`, the
+// 16-bit parameter, receives it.
+// gradient (main), scalars, value (, m, v) (, rounded) -> value (, m, v) (, rounded)
 struct UpdateParameters {
-  Slice1D slice;
+  FlatSlice slice;
   bool whole_gradient, whole_value;  // the gradient; `rounded` if there is one, else `value`
   bool moments;
   double learning_rate, beta1, beta2, epsilon, weight_decay, clip;
@@ -465,11 +439,11 @@ using OpKind =
     std::variant<LoadBatch, Embedding, EmbeddingGradient, AddPositions, PositionGradient, Norm,
                  NormGradient, Matmul, Rotary, Attention, AttentionGradient, Gelu, GeluGradient,
                  Swiglu, SwigluGradient, Add, BiasGradient, VocabularyMax, VocabularySums,
-                 CrossEntropy, CrossEntropyGradient, Zero, SumSquares, AdamW, Sgd, RingAttention,
-                 RingAttentionGradient, PackKv, HeadShuffle, TokenShuffle, DropoutRows, StartStep,
-                 UpdateLossScale, GradientNorm, UpdateParameters, Cast, Accumulate, Route,
-                 BalanceLoss, RouteGradient, Dispatch, Combine, CombineGradient, ExpertMatmul,
-                 ExpertActivation, ExpertActivationGradient>;
+                 CrossEntropy, CrossEntropyGradient, RingAttention, RingAttentionGradient, PackKv,
+                 HeadShuffle, TokenShuffle, DropoutRows, StartStep, UpdateLossScale, GradientNorm,
+                 UpdateParameters, Cast, Accumulate, Route, BalanceLoss, RouteGradient, Dispatch,
+                 Combine, CombineGradient, ExpertMatmul, ExpertActivation,
+                 ExpertActivationGradient>;
 
 struct Op {
   OpKind kind;

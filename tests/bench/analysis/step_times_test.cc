@@ -6,6 +6,7 @@
 #include <random>
 
 #include "bench/analysis/breakdown.h"
+#include "bench/analysis/bubble_form.h"
 #include "tests/bench/synthetic.h"
 
 namespace mb {
@@ -98,19 +99,19 @@ TEST_P(BalancedPipeline, BubbleOfEveryStageIsTheClosedForm) {
   const Plan plan = plan_step(shape.model, shape.mesh, shape.options);
   const std::int64_t f = 1000, b = 1700;
   const StepTimes step = step_times(plan, balanced_timeline(plan, f, b));
-  const BubbleShare share = *bubble_share(schedule, p, m);
+  const BubbleForm form = *bubble_form(shape.mesh, shape.options);
   for (const RankTimes& rank : step.ranks) {
     const Bubble& bubble = *rank.bubble;
     EXPECT_EQ(bubble.bubble_ns(), (p - 1) * (f + b));
     EXPECT_EQ(bubble.compute_ns, m * (f + b));
     EXPECT_EQ(bubble.forward_ns, m * f);
     const double idle = static_cast<double>(bubble.bubble_ns());
-    EXPECT_DOUBLE_EQ(idle / (idle + static_cast<double>(bubble.compute_ns)), share.of_window);
-    EXPECT_DOUBLE_EQ(idle / static_cast<double>(bubble.compute_ns), share.of_ideal);
-    if (const auto form = bubble_phases(schedule, p, m, rank.stage, f, b)) {
-      EXPECT_EQ(bubble.warm_up.bubble_ns(), form->warm_up) << "stage " << rank.stage;
-      EXPECT_EQ(bubble.steady.bubble_ns(), form->steady) << "stage " << rank.stage;
-      EXPECT_EQ(bubble.cool_down.bubble_ns(), form->cool_down) << "stage " << rank.stage;
+    EXPECT_DOUBLE_EQ(idle / (idle + static_cast<double>(bubble.compute_ns)), form.of_window());
+    EXPECT_DOUBLE_EQ(idle / static_cast<double>(bubble.compute_ns), form.of_ideal());
+    if (const auto phases = bubble_phases(schedule, p, m, rank.stage, f, b)) {
+      EXPECT_EQ(bubble.warm_up.bubble_ns(), phases->warm_up) << "stage " << rank.stage;
+      EXPECT_EQ(bubble.steady.bubble_ns(), phases->steady) << "stage " << rank.stage;
+      EXPECT_EQ(bubble.cool_down.bubble_ns(), phases->cool_down) << "stage " << rank.stage;
     }
   }
 }

@@ -10,29 +10,10 @@
 namespace mb {
 namespace {
 
-TEST(Theory, BubbleShareIsThePublishedForm) {
-  const auto share = bubble_share("1f1b", 4, 8);
-  EXPECT_DOUBLE_EQ(share->of_window, 3.0 / 11);  // fixture: p=4, m=8 is 0.2727
-  EXPECT_DOUBLE_EQ(share->of_ideal, 3.0 / 8);
-  EXPECT_EQ(bubble_share("gpipe", 1, 3)->of_window, 0);
-}
-
 TEST(Theory, UnknownScheduleHasNoClosedForm) {
-  EXPECT_FALSE(bubble_share("zb-h1", 4, 8).has_value());
-  EXPECT_FALSE(bubble_phases("zb-h1", 4, 8, 0, 1, 2).has_value());
   EXPECT_FALSE(micro_batches_in_flight(small_shape("pp2", "other", 4), 0).has_value());
   EXPECT_FALSE(
       memory_form(small_shape("pp2", "other", 4), 0)[static_cast<int>(MemoryClass::activation)]);
-}
-
-TEST(Theory, PhasesOfEveryStageSumToTheSameBubble) {
-  for (const char* schedule : {"gpipe", "1f1b"})
-    for (int stage = 0; stage < 4; ++stage)
-      EXPECT_EQ(bubble_phases(schedule, 4, 6, stage, 3, 5)->sum(), 3 * (3 + 5));
-}
-
-TEST(Theory, FewerMicroBatchesThanStagesHaveNoFormByPhaseInOneFOneB) {
-  EXPECT_FALSE(bubble_phases("1f1b", 4, 3, 0, 1, 2).has_value());
 }
 
 TEST(Theory, OneFOneBKeepsFewerMicroBatchesTowardsTheEnd) {

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
-VERBS = ["run", "sim", "plan", "theory", "models", "machines", "cases"]
+VERBS = ["run", "sim", "plan", "theory", "models", "machines", "schedules", "cases"]
 SMALL = ["model=gpt-tiny", "mesh=dp2.pp2", "global_batch=8", "steps=2", "warm_up=1"]
 
 
@@ -122,6 +122,18 @@ def test_bad_input_is_refused_on_one_line(words, code, parts):
     assert len(done.stderr.strip().splitlines()) <= 2
     for part in parts:
         assert part in done.stderr
+
+
+def test_slots_of_a_schedule_are_read_back_as_they_are_printed(tmp_path):
+    for schedule in json.loads(run("schedules", "--json").stdout):
+        shape = ["pp=2", "m=4"] + (["chunks=2"] if schedule["placement"] == "looped" else [])
+        slots = run("schedules", schedule["name"], *shape)
+        assert slots.returncode == 0, slots.stderr
+        (tmp_path / "mine.txt").write_text(slots.stdout)
+        case = ["model=gpt-tiny", "model.layers=4", "mesh=pp2", "global_batch=4"]
+        mine = run("plan", *case, "schedule=@mine.txt", cwd=tmp_path)
+        assert mine.returncode == 0, mine.stderr
+        assert slots.stdout in mine.stdout
 
 
 def test_data_that_will_not_do_is_refused(tmp_path):

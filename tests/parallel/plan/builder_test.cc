@@ -166,14 +166,14 @@ TEST(Builder, ATensorThatComputeNeverWaitsForLivesToTheEnd) {
 
 TEST(Interner, HoldsEachOperationAndEachNameOnce) {
   Interner interner;
-  const Op zero{Zero{3}}, norm{Norm{NormKind::rms, 4, 8, 1e-5f}},
+  const Op gelu{Gelu{1, 3}}, norm{Norm{NormKind::rms, 4, 8, 1e-5f}},
       other{Norm{NormKind::rms, 4, 8, 1e-6f}};
-  EXPECT_EQ(interner.op(zero), 0u);
+  EXPECT_EQ(interner.op(gelu), 0u);
   EXPECT_EQ(interner.op(norm), 1u);
   EXPECT_EQ(interner.op(other), 2u);
   EXPECT_EQ(interner.op(norm), 1u);
-  EXPECT_EQ(interner.op({Zero{3}, DType::fp64}), 3u);
-  EXPECT_EQ(interner.op(zero), 0u);
+  EXPECT_EQ(interner.op({Gelu{1, 3}, DType::fp64}), 3u);
+  EXPECT_EQ(interner.op(gelu), 0u);
   EXPECT_EQ(interner.name("a"), 0u);
   EXPECT_EQ(interner.name("b"), 1u);
   EXPECT_EQ(interner.name("a"), 0u);

@@ -237,7 +237,7 @@ struct TwoStages {
       stages[stage].emit(Stream::compute, {}, Compute{0}, {t}, {});
     Plan plan{.mesh = Mesh::parse("pp2")};
     for (ProgramBuilder& stage : stages) plan.programs.push_back(stage.finish());
-    plan.ops = {Op{Zero{16}}};
+    plan.ops = {Op{Gelu{1, 16}}};
     plan.names = {"x"};
     return message_of([&] { validate(plan); });
   }

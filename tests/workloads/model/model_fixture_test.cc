@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "tests/support/fixture.h"
@@ -53,7 +54,7 @@ class AgainstPyTorch : public testing::TestWithParam<FixtureRun> {
     const auto batch = static_cast<std::int64_t>(fixture_.number("batch"));
     const Mesh mesh = Mesh::parse(run.mesh);
     const FixtureBatches batches(fixture_.array("tokens"), labels,
-                                 static_cast<int>(batch / mesh.size(Axis::dp) / run.micro_batch));
+                                 static_cast<int>(batch / mesh.data_size() / run.micro_batch));
     StepOptions options{
         .schedule = run.schedule, .micro_batch = run.micro_batch, .dtype = DType::fp64};
     const bool adamw = optimizer == Optimizer::adamw;
@@ -92,6 +93,7 @@ class AgainstPyTorch : public testing::TestWithParam<FixtureRun> {
 TEST_P(AgainstPyTorch, LossNormAndEveryGradientAgree) {
   const test::Trained trained = train(Optimizer::sgd, 1);
   EXPECT_NEAR(trained.steps[0].loss, fixture_.array("loss")[0], 1e-13);
+  EXPECT_NEAR(trained.steps[0].balance_loss, fixture_.array("balance_loss")[0], 1e-13);
   EXPECT_NEAR(trained.steps[0].gradient_norm, fixture_.array("gradient_norm")[0], 1e-12);
   const std::vector<double>& labels = fixture_.array("labels");
   EXPECT_EQ(trained.steps[0].valid_tokens,
@@ -146,21 +148,24 @@ double loss_of(const Fixture& fixture, const std::vector<double>& labels) {
 
 // A mean over ranks or micro-batches of their own means would differ here.
 TEST_P(AgainstPyTorch, EveryValidTokenWeighsTheSame) {
-  const std::size_t sequence = fixture_.array("labels").size() / 3;
-  for (const std::vector<std::size_t>& valid :
-       {std::vector<std::size_t>{1, sequence, 3}, {0, sequence, 5}}) {
+  const auto batch = static_cast<std::size_t>(fixture_.number("batch"));
+  const std::size_t sequence = fixture_.array("labels").size() / batch;
+  for (std::vector<std::size_t> valid :
+       {std::vector<std::size_t>{1, sequence, 3, 2}, {0, sequence, 5, 1}}) {
+    valid.resize(batch);
     std::vector<double> labels = fixture_.array("labels");
-    for (std::size_t row = 0; row < 3; ++row) {
+    for (std::size_t row = 0; row < batch; ++row) {
       for (std::size_t i = 0; i < sequence; ++i) {
         double& label = labels[row * sequence + i];
         label = i < valid[row] ? std::max(label, 0.0) : -1;
       }
     }
-    const FixtureRun whole{GetParam().model, "1", "gpipe", 3};  // one micro-batch: one mean
+    const FixtureRun whole{GetParam().model, "1", "gpipe",
+                           static_cast<std::int64_t>(batch)};  // one micro-batch: one mean
     const test::Trained expected = train(whole, labels, Optimizer::sgd, 1);
     const test::Trained trained = train(GetParam(), labels, Optimizer::sgd, 1);
     EXPECT_EQ(trained.steps[0].valid_tokens,
-              static_cast<std::int64_t>(valid[0] + valid[1] + valid[2]));
+              std::accumulate(valid.begin(), valid.end(), std::int64_t{0}));
     EXPECT_NEAR(trained.steps[0].loss, loss_of(fixture_, labels), 1e-6);
     EXPECT_NEAR(trained.steps[0].gradient_norm, expected.steps[0].gradient_norm, 1e-12);
     EXPECT_LT(largest_error(trained.gradients, expected.gradients).relative, 1e-12);
@@ -176,6 +181,10 @@ std::vector<FixtureRun> runs() {
     for (const char* mesh : {"dp3", "pp2", "tp2", "dp3.pp2", "dp3.tp2", "pp2.tp2"})
       all.push_back({model, mesh});
     all.push_back({model, "pp2", "gpipe"});
+  }
+  for (const char* model : {"model_moe", "model_moe_capacity"}) {
+    all.push_back({model, "1", "1f1b", 4});
+    for (const char* mesh : {"1", "ep2", "ep4", "ep2.tp2", "dp2.pp2"}) all.push_back({model, mesh});
   }
   return all;
 }

@@ -27,7 +27,7 @@ TEST(CpuIsa, AnUnknownNameIsAnErrorThatListsWhatRunsHere) {
 TEST(CpuIsa, AnElementTypeWithoutKernelsIsAnError) {
   std::array<float, 4> x{};
   const std::array<void*, 1> writes = {x.data()};
-  EXPECT_THROW(run_cpu_op({Zero{4}, DType::int32}, {}, {}, writes), Error);
+  EXPECT_THROW(run_cpu_op({Accumulate{4, false}, DType::int32}, {}, {}, writes), Error);
 }
 
 TEST(CpuIsa, ReportsNameTheBackendInUse) {

@@ -67,6 +67,9 @@ const Backend& reference() {
   return backend;
 }
 
+// One segment that a rank has for itself.
+FlatSlice flat(std::int64_t n) { return {.n = n, .segments = {{0, n, true}}}; }
+
 Values first_of(const OpKind& op, const std::vector<Operand>& reads,
                 const std::vector<Operand>& writes) {
   return run_on(reference(), op, {}, reads, writes)[0];
@@ -183,27 +186,29 @@ TEST(CpuKernels, SumsOfManyRowsAgreeOnAllBackends) {
   EXPECT_DOUBLE_EQ(y[0][n + 1], a[n + 1] + b[n + 1] + bias[1]);
   const auto plain = same_everywhere(Add{rows, n, false}, {{a}, {b}}, {garbage(rows * n)});
   EXPECT_DOUBLE_EQ(plain[0][n + 1], a[n + 1] + b[n + 1]);
-  const auto squares = same_everywhere(SumSquares{rows * n, false}, {{a}}, {scalars({1, 2, 3})}, 1);
-  EXPECT_NEAR(squares[0][2], 3 + dot(a, a), 1e-9);
-  EXPECT_EQ(same_everywhere(Zero{n}, {}, {garbage(n)})[0], Values(n, 0));
+  const GradientNorm norm{flat(rows * n), false};
+  EXPECT_NEAR(same_everywhere(norm, {{a}}, {scalars({1, 2, 3})})[0][2], 3 + dot(a, a), 1e-9);
 }
 
 TEST(CpuKernels, OptimizersAgreeOnAllBackends) {
   const std::int64_t n = 1003;
-  const std::vector<Operand> reads = {{noise(1, n, 8)}, scalars({0, 4, 900})};
+  const std::vector<Operand> reads = {{noise(1, n, 8)}, scalars({0, 4, 900, 0, 1, 0, 0})};
   const Values v = [&] {
     Values values = noise(4, n);
     for (double& value : values) value = std::abs(value);
     return values;
   }();
-  same_everywhere(AdamW{n, 0.01, 0.9, 0.99, 1e-8, 0.1, 1.0}, reads,
-                  {{noise(2, n)}, {noise(3, n)}, {v}});
-  same_everywhere(Sgd{n, 0.1, 0}, reads, {{noise(2, n)}});
+  for (bool moments : {false, true}) {
+    const UpdateParameters update{flat(n), false, false, moments, 0.01, 0.9, 0.99, 1e-8, 0.1, 1.0};
+    same_everywhere(update, reads, {{noise(2, n)}, {noise(3, n)}, {v}});
+  }
 }
 
 TEST(CpuKernels, TheClipScaleDividesByTheTokensAndByAtLeastOne) {
-  const auto sgd = [](double clip, const Values& sums) {
-    return 0 - first_of(Sgd{1, 1.0, clip}, {{{1.0}}, scalars(sums)}, {{{0.0}}})[0];
+  const auto sgd = [](double clip, Values sums) {
+    sums.insert(sums.end(), {0, 1, 0, 0});
+    const UpdateParameters update{.slice = flat(1), .learning_rate = 1, .clip = clip};
+    return 0 - first_of(update, {{{1.0}}, scalars(sums)}, {{{0.0}}})[0];
   };
   EXPECT_DOUBLE_EQ(sgd(0, {0, 4, 1e6}), 0.25);
   EXPECT_DOUBLE_EQ(sgd(0, {0, 0, 1e6}), 1);
@@ -312,18 +317,6 @@ TEST(CpuKernels, ShardsOfAnEmbeddingSumToTheWhole) {
     EXPECT_EQ(sum, whole);
     EXPECT_EQ(d_table, d_whole);
   }
-}
-
-TEST(CpuKernels, ScalarsAreCountedByOneRankOnly) {
-  const std::vector<Operand> gradient = {{{3, 4}}}, start = {scalars({0, 0, 1})};
-  const auto counted = [&](bool replicated, int shard, int data) {
-    const OpContext context{.shard_index = shard, .data_index = data};
-    return run_on(reference(), SumSquares{2, replicated}, context, gradient, start)[0][2] == 26;
-  };
-  EXPECT_TRUE(counted(true, 0, 0));
-  EXPECT_FALSE(counted(true, 1, 0));
-  EXPECT_TRUE(counted(false, 1, 0));
-  EXPECT_FALSE(counted(false, 0, 1));
 }
 
 class CountingBatches : public BatchSource {

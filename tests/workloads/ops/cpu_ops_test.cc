@@ -183,16 +183,22 @@ TEST(CpuOps, OptimizersEqualPyTorchOverThreeStepsWithAndWithoutClipping) {
   for (const char* name : {"adamw", "sgd"}) {
     for_all("ops_optimizer.txt", name, [&](const Backend& backend, const Case& c) {
       const auto n = c.sizes.at("n");
-      const double clip = c.sizes.at("clip") / 1000.0;
+      const FlatSlice slice{.n = n, .segments = {{0, n, true}}};
+      const UpdateParameters update{.slice = slice,
+                                    .moments = name == std::string("adamw"),
+                                    .learning_rate = 0.01,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.95,
+                                    .epsilon = 1e-8,
+                                    .weight_decay = 0.1,
+                                    .clip = c.sizes.at("clip") / 1000.0};
       std::vector<Operand> state = {{noise(1, n)}, testing::zeros(n), testing::zeros(n)};
       for (std::int64_t step = 0; step < 3; ++step) {
         const Values gradient = noise(2 + step, n, 10);
-        const auto sums =
-            run_on(backend, SumSquares{n, false}, {}, {{gradient}}, {scalars({0, 5, 0})})[0];
-        const OpKind op = name == std::string("adamw")
-                              ? OpKind(AdamW{n, 0.01, 0.9, 0.95, 1e-8, 0.1, clip})
-                              : OpKind(Sgd{n, 0.01, clip});
-        const auto next = run_on(backend, op, {.step = step}, {{gradient}, scalars(sums)}, state);
+        const auto sums = run_on(backend, GradientNorm{slice, false}, {}, {{gradient}},
+                                 {scalars({0, 5, 0, 0, 1, 0, 0})})[0];
+        const auto next =
+            run_on(backend, update, {.step = step}, {{gradient}, scalars(sums)}, state);
         for (int i = 0; i < 3; ++i) state[i].values = next[i];
       }
       // PyTorch clips by clip / (norm + 1e-6) too.

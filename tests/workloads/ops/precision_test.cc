@@ -238,7 +238,7 @@ TEST(Precision, OfTheLoss) {
 
 TEST(Precision, OfParametersIsThatOfTheirMainValuesRounded) {
   const std::int64_t n = 83;
-  const Slice1D slice{n, 1, false, {{0, n, true, 1}}};
+  const FlatSlice slice{n, 1, false, {{0, n, true, 1}}};
   for (bool moments : {false, true}) {
     const UpdateParameters op{slice, false, false, moments, 0.1, 0.9, 0.95, 1e-8, 0.1, 1.0};
     const std::vector<Operand> reads = {in_main({noise(1, n, 64)}),
