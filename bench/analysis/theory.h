@@ -1,4 +1,5 @@
-// Closed forms of a training step: pipeline bubble, traffic, memory. Each names its public source.
+// Closed forms of a training step: pipeline bubble, memory; ledger.h has traffic. Each names its
+// public source.
 //
 // They know nothing of the Plan, so that plan and measurement can be held against them.
 #pragma once
@@ -51,20 +52,6 @@ struct BubblePhases {
 };
 std::optional<BubblePhases> bubble_phases(std::string_view schedule, int stages, int micro_batches,
                                           int stage, double forward, double backward);
-
-// What one rank of `stage` sends or reduces in a step, by axis. `calls` is nullopt where it depends
-// on how gradients fill buckets.
-struct Ledger {
-  std::string axis, kind;
-  std::optional<std::int64_t> calls;
-  std::int64_t elements = 0, bytes = 0;
-};
-// tp: all-reduces of s b h, two each way for every layer and micro-batch (Shoeybi et al.,
-// Megatron-LM, 2019, section 3), one for the embedding, one for the head's input gradient, and s b
-// + 2 s b for the vocabulary-parallel loss. pp: s b h each way over every boundary. dp: each local
-// gradient once. embedding: the tied table's gradient over the two ends. world: the step's three
-// scalars.
-std::vector<Ledger> ledger(const StepShape& shape, int stage);
 
 // Parameters that a rank of `stage` holds, the padded vocabulary and a tied copy included.
 std::int64_t local_parameters(const StepShape& shape, int stage);
