@@ -44,31 +44,6 @@ std::int64_t head_activation_elements(const StepShape& shape) {
 
 }  // namespace
 
-std::vector<Ledger> ledger(const StepShape& shape, int stage) {
-  const std::int64_t n = shape.hidden_elements(), size = size_of(shape.options.dtype);
-  const std::int64_t rows = shape.model.sequence * shape.options.micro_batch;
-  const std::int64_t m = shape.options.micro_batches, layers = shape.layers_of_stage();
-  const bool is_first = first(stage), is_last = last(shape, stage);
-  std::vector<Ledger> out;
-  if (shape.mesh.size(Axis::tp) > 1) {
-    const std::int64_t whole = 4 * layers + is_first + is_last;
-    out.push_back(
-        {"tp", "all_reduce", m * (whole + 2 * is_last), m * (whole * n + 3 * rows * is_last), 0});
-  }
-  if (shape.stages() > 1) {
-    const std::int64_t sends = m * (!is_first + !is_last);
-    out.push_back({"pp", "send", sends, sends * n, 0});
-  }
-  if (shape.mesh.size(Axis::dp) > 1)
-    out.push_back({"dp", "all_reduce", std::nullopt, local_parameters(shape, stage), 0});
-  if (shape.model.tied && shape.stages() > 1 && (is_first || is_last))
-    out.push_back({"embedding", "all_reduce", 1, local_vocabulary(shape) * shape.model.hidden, 0});
-  for (Ledger& row : out) row.bytes = row.elements * size;
-  if (shape.mesh.world() > 1)
-    out.push_back({"world", "all_reduce", 1, kStepSums, kStepSums * size_of(DType::fp64)});
-  return out;
-}
-
 std::int64_t local_parameters(const StepShape& shape, int stage) {
   const ModelConfig& model = shape.model;
   const std::int64_t table = local_vocabulary(shape) * model.hidden;

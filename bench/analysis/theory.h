@@ -1,4 +1,4 @@
-// Closed forms of a training step: traffic and memory; bubble_form.h has the pipeline's bubble.
+// Closed forms of a training step: memory; ledger.h has traffic, bubble_form.h the pipeline's bubble.
 // Each names its public source.
 //
 // They know nothing of the Plan, so that plan and measurement can be held against them.
@@ -32,19 +32,6 @@ struct StepShape {
   }
 };
 
-// What one rank of `stage` sends or reduces in a step, by axis. `calls` is nullopt where it depends
-// on how gradients fill buckets.
-struct Ledger {
-  std::string axis, kind;
-  std::optional<std::int64_t> calls;
-  std::int64_t elements = 0, bytes = 0;
-};
-// tp: all-reduces of s b h, two each way for every layer and micro-batch (Shoeybi et al.,
-// Megatron-LM, 2019, section 3), one for the embedding, one for the head's input gradient, and s b
-// + 2 s b for the vocabulary-parallel loss. pp: s b h each way over every boundary. dp: each local
-// gradient once. embedding: the tied table's gradient over the two ends. world: the step's three
-// scalars.
-std::vector<Ledger> ledger(const StepShape& shape, int stage);
 
 // Parameters that a rank of `stage` holds, the padded vocabulary and a tied copy included.
 std::int64_t local_parameters(const StepShape& shape, int stage);

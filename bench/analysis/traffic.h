@@ -1,39 +1,50 @@
-// What each rank sends and reduces in a step: closed form, plan and communicator side by side.
+// What each rank sends and reduces in a step: closed form, plan and communicators side by side.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/analysis/theory.h"
+#include "bench/analysis/ledger.h"
 #include "parallel/exec/executor.h"
 #include "parallel/plan/plan.h"
 
 namespace mb {
 
-struct TrafficCount {
-  std::optional<std::int64_t> calls;  // nullopt where a closed form does not say
-  std::int64_t elements = 0, bytes = 0;
-};
+// What a collective or send of the plan is for; nullopt for anything else, receives too.
+std::optional<TrafficKey> traffic_key(const Plan& plan, const Instruction& instruction);
 
-// One axis on the ranks of one stage.
-struct TrafficRow {
-  int stage = 0, rank = 0;  // the rank that counted: one that disagrees, if any does
-  std::string axis, kind;   // kind is "send" over the pipeline; several are joined by "+"
-  std::optional<TrafficCount> closed_form, plan, counted;
-  bool equal = true;  // every number that is there says the same, on every rank of the stage
-};
+Traffic planned_traffic(const Plan& plan, int pipeline_rank);
 
 // By rank, what Executor::traffic says; empty in virtual time.
-using CountedTraffic = std::vector<std::vector<GroupTraffic>>;
-CountedTraffic counted_traffic(const Executor& executor, int world);
+using CountedTraffic = std::vector<Traffic>;
+CountedTraffic counted_traffic(const Plan& plan, const Executor& executor);
 
-// Traffic in a plan's instructions. A receive is not traffic of the receiver.
-std::vector<TrafficRow> planned_traffic(const Plan& plan, int stage);
+// `counted` is absent in virtual time.
+struct TrafficNumbers {
+  CommCount closed_form, plan;
+  std::optional<CommCount> counted;
+  bool equal = true;  // all say the same, on every rank of the pipeline rank
+};
 
-// By stage and axis, one row for every axis that any of the three names.
+// One site on the ranks of one pipeline rank.
+struct TrafficRow {
+  int stage = 0, rank = 0;  // the rank that counted: one that disagrees, if any does
+  TrafficKey key;
+  TrafficNumbers numbers;
+};
+
+// By pipeline rank and key, every key that any of the three names.
 std::vector<TrafficRow> traffic_report(const Plan& plan, const StepShape& shape,
                                        const CountedTraffic& counted);
+
+// Rows that follow each other with the same stage and group as one.
+struct AxisTraffic {
+  int stage = 0;
+  Group group;
+  std::string kinds;  // joined by "+"
+  TrafficNumbers numbers;
+};
+std::vector<AxisTraffic> by_axis(const std::vector<TrafficRow>& rows);
 
 }  // namespace mb

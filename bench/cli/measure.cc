@@ -106,7 +106,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
                                          "; run again with the same case: ", to_text(c)));
     }
     result.results.memory = measured_memory(*executor, c.mesh.world());
-    result.results.traffic = counted_traffic(*executor, c.mesh.world());
+    result.results.traffic = counted_traffic(result.plan, *executor);
   } catch (const Error& error) {
     throw Exit(kExitNoVerdict, error.what());
   }

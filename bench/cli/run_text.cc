@@ -269,18 +269,16 @@ std::string traffic_text(const RunReport& report) {
                {"plan"},
                {"counted"},
                {"equal", Align::left}});
-  for (const TrafficRow& row : report.traffic) {
-    const auto calls = [](const std::optional<TrafficCount>& count) {
-      return count && count->calls ? cat(*count->calls) : "-";
-    };
-    const auto size = [](const std::optional<TrafficCount>& count) {
-      return count ? cat(count->bytes) : "-";
-    };
-    table.add({cat(row.stage), row.axis, row.kind, calls(row.closed_form), calls(row.plan),
-               calls(row.counted), size(row.closed_form), size(row.plan), size(row.counted),
-               row.equal ? "yes" : "NO"});
+  for (const AxisTraffic& axis : by_axis(report.traffic)) {
+    const auto& [form, plan, counted, equal] = axis.numbers;
+    table.add({cat(axis.stage), name_of(axis.group), axis.kinds, cat(form.calls), cat(plan.calls),
+               counted ? cat(counted->calls) : "-", cat(form.bytes), cat(plan.bytes),
+               counted ? cat(counted->bytes) : "-", equal ? "yes" : "NO"});
   }
-  return "\nTraffic of one rank in a step: bytes of the full tensors.\n" + table.to_text();
+  return "\nTraffic of one rank in a step: bytes of the full tensors; 'meshbench traffic' tells "
+         "what "
+         "each is for.\n" +
+         table.to_text();
 }
 
 }  // namespace

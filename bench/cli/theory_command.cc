@@ -1,9 +1,10 @@
 #include <fmt/core.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "bench/analysis/bubble_form.h"
-#include "bench/analysis/theory.h"
+#include "bench/analysis/ledger.h"
 #include "bench/cli/commands.h"
 #include "bench/report/table.h"
 #include "workloads/base/error.h"
@@ -37,13 +38,13 @@ nlohmann::ordered_json json_of(const Case& c, const StepShape& shape) {
     for (int m = 0; m < kMemoryClasses; ++m) {
       if (memory[m]) row["bytes"][std::string(name_of(static_cast<MemoryClass>(m)))] = *memory[m];
     }
-    for (const Ledger& entry : ledger(shape, stage)) {
-      row["traffic"].push_back(
-          {{"axis", entry.axis},
-           {"kind", entry.kind},
-           {"calls", entry.calls ? nlohmann::ordered_json(*entry.calls) : nullptr},
-           {"elements", entry.elements},
-           {"bytes", entry.bytes}});
+    for (const auto& [key, count] : ledger(shape, stage)) {
+      row["traffic"].push_back({{"axis", name_of(key.group)},
+                                {"site", name_of(key.site)},
+                                {"kind", kind_name(key)},
+                                {"calls", count.calls},
+                                {"elements", count.elements},
+                                {"bytes", count.bytes}});
     }
     json["stages"].push_back(row);
   }
@@ -77,20 +78,17 @@ void print_memory(const StepShape& shape) {
 }
 
 void print_traffic(const StepShape& shape) {
-  Table table({{"stage"},
-               {"axis", Align::left},
-               {"kind", Align::left},
-               {"calls"},
-               {"elements"},
-               {"bytes"}});
+  Table table({{"stage"}, {"axis", Align::left}, {"calls"}, {"elements"}, {"bytes"}});
   for (int stage = 0; stage < shape.stages(); ++stage) {
-    for (const Ledger& entry : ledger(shape, stage)) {
-      table.add({cat(stage), entry.axis, entry.kind, entry.calls ? cat(*entry.calls) : "by buckets",
-                 cat(entry.elements), format_bytes(static_cast<double>(entry.bytes))});
-    }
+    std::map<Group, CommCount> axes;
+    for (const auto& [key, count] : ledger(shape, stage)) axes[key.group] += count;
+    for (const auto& [group, count] : axes)
+      table.add({cat(stage), name_of(group), cat(count.calls), cat(count.elements),
+                 format_bytes(static_cast<double>(count.bytes))});
   }
-  fmt::print("Traffic of one rank in a step: calls, elements and bytes of the full tensors\n{}",
-             table.to_text());
+  fmt::print(
+      "Traffic of one rank in a step, full tensors; 'meshbench traffic' tells what each is for\n{}",
+      table.to_text());
 }
 
 void print_bubble(const Case& c) {

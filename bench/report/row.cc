@@ -169,20 +169,21 @@ Json to_json(const MemoryReport& memory) {
   return json;
 }
 
-Json to_json(const std::optional<TrafficCount>& count) {
+Json to_json(const std::optional<CommCount>& count) {
   if (!count) return nullptr;
-  return {{"calls", or_null(count->calls)}, {"elements", count->elements}, {"bytes", count->bytes}};
+  return {{"calls", count->calls}, {"elements", count->elements}, {"bytes", count->bytes}};
 }
 
 Json to_json(const TrafficRow& row) {
   return {{"stage", row.stage},
           {"rank", row.rank},
-          {"axis", row.axis},
-          {"kind", row.kind},
-          {"closed_form", to_json(row.closed_form)},
-          {"plan", to_json(row.plan)},
-          {"counted", to_json(row.counted)},
-          {"equal", row.equal}};
+          {"axis", name_of(row.key.group)},
+          {"site", name_of(row.key.site)},
+          {"kind", kind_name(row.key)},
+          {"closed_form", to_json(std::optional(row.numbers.closed_form))},
+          {"plan", to_json(std::optional(row.numbers.plan))},
+          {"counted", to_json(row.numbers.counted)},
+          {"equal", row.numbers.equal}};
 }
 
 template <class T, class... More>

@@ -27,6 +27,13 @@ class Aborted : public Error {
 // What has passed through a Comm so far; exact, for ledgers.
 struct CommCount {
   std::int64_t calls = 0, elements = 0, bytes = 0;
+  CommCount& operator+=(const CommCount& more) {
+    calls += more.calls;
+    elements += more.elements;
+    bytes += more.bytes;
+    return *this;
+  }
+  bool operator==(const CommCount&) const = default;
 };
 
 class Comm {

@@ -34,13 +34,6 @@ struct StepResult {
   std::vector<std::vector<std::int64_t>> cpu_ns;
 };
 
-// What one rank's communicators carried in a step, by process group.
-struct GroupTraffic {
-  Group group;                  // of collectives
-  bool point_to_point = false;  // sends over the pipeline
-  CommCount count;
-};
-
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -49,9 +42,9 @@ class Executor {
   virtual StepResult step(bool record = true) = 0;
   // Largest live bytes of a rank so far, counted by its allocator; nullopt in virtual time.
   virtual std::optional<MemoryPeak> memory(int rank) const = 0;
-  // What a rank sent and reduced in the last step, counted by its communicators; empty in virtual
-  // time.
-  virtual std::vector<GroupTraffic> traffic(int rank) const = 0;
+  // What each instruction of a rank sent or reduced in the last step, by id, as counted by its
+  // communicators; a receive counts for its sender. Empty in virtual time.
+  virtual std::vector<CommCount> traffic(int rank) const = 0;
   // Values of a tensor after the last step, converted to double. Throws Error in virtual time.
   virtual std::vector<double> read(int rank, TensorId tensor) const = 0;
 };

@@ -57,8 +57,7 @@ class Rank {
     spans_ = &spans;
     cpu_ns.assign(spans.size(), 0);
     cpu_ns_ = &cpu_ns;
-    carried_before_.clear();
-    for (const auto& [key, comm] : comms_) carried_before_.push_back(comm->carried());
+    carried_.assign(spans.size(), {});
     try {
       submit_all();
       device_->synchronize();
@@ -82,21 +81,7 @@ class Rank {
   std::int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
   const MemoryPeak& memory() const { return memory_.peak(); }
 
-  // What its communicators have carried since the step began.
-  std::vector<GroupTraffic> traffic() const {
-    std::vector<GroupTraffic> traffic;
-    auto before = carried_before_.begin();
-    for (const auto& [key, comm] : comms_) {
-      CommCount count = comm->carried();
-      count.calls -= before->calls;
-      count.elements -= before->elements;
-      count.bytes -= before->bytes;
-      if (key.point_to_point) count.elements = count.bytes / message_element_bytes_;
-      traffic.push_back({.group = key.group, .point_to_point = key.point_to_point, .count = count});
-      ++before;
-    }
-    return traffic;
-  }
+  const std::vector<CommCount>& traffic() const { return carried_; }
   const Program& program() const { return program_; }
 
   std::vector<double> read(TensorId id) const {
@@ -141,11 +126,6 @@ class Rank {
     return {group_of(Axis::pp), Stream::pp_send, true};  // sends and receives share one
   }
 
-  TensorId payload_of(const Instruction& instruction) const {
-    return std::holds_alternative<Recv>(instruction.action) ? program_.writes(instruction)[0]
-                                                            : program_.reads(instruction)[0];
-  }
-
   void place_on(const Mesh& mesh) {
     context_.shard_index = mesh.coordinate(rank_, Axis::tp);
     context_.context_index = mesh.coordinate(rank_, Axis::cp);
@@ -165,8 +145,6 @@ class Rank {
       const CommKey key = key_of(instruction);
       auto& comm = comms_[key];
       if (comm) continue;
-      if (key.point_to_point)
-        message_element_bytes_ = size_of(program_.tensors[payload_of(instruction)].dtype);
       comm = world_.comm(
           cat(name_of(key.group), ' ', key.point_to_point ? "messages" : name_of(key.stream)),
           plan_.mesh.members(key.group, rank_), rank_);
@@ -249,7 +227,7 @@ class Rank {
     const std::int64_t start = record_ ? now_ns() : 0;
     try {
       const Marked marked(*this, instruction);
-      perform(instruction);
+      perform(id, instruction);
     } catch (const Aborted&) {
       throw;
     } catch (const std::exception& error) {
@@ -292,7 +270,7 @@ class Rank {
     return {address(id), tensor.elements, tensor.dtype};
   }
 
-  void perform(const Instruction& instruction) {
+  void perform(InstructionId id, const Instruction& instruction) {
     const auto reads = program_.reads(instruction), writes = program_.writes(instruction);
     if (const auto* compute = std::get_if<Compute>(&instruction.action)) {
       std::array<const void*, kMostOperands> in;
@@ -310,11 +288,13 @@ class Rank {
     }
     if (std::holds_alternative<Copy>(instruction.action)) return copy(reads[0], writes[0]);
     Comm& comm = *comms_.at(key_of(instruction));
+    const CommCount before = comm.carried();
     if (const auto* send = std::get_if<Send>(&instruction.action)) {
       const Tensor& tensor = program_.tensors[reads[0]];
       comm.send(address(reads[0]), tensor.bytes, send->to);
     } else if (const auto* recv = std::get_if<Recv>(&instruction.action)) {
       comm.recv(address(writes[0]), program_.tensors[writes[0]].bytes, recv->from);
+      return;  // its communicator counts what another stream sends meanwhile
     } else {
       std::array<Operand, kMostOperands> in, out;
       for (std::size_t i = 0; i < reads.size(); ++i) in[i] = operand(reads[i]);
@@ -327,6 +307,12 @@ class Rank {
       run_collective(comm, collective, std::span(in.data(), reads.size()),
                      std::span(out.data(), writes.size()));
     }
+    const CommCount after = comm.carried();
+    CommCount& carried = carried_[id];
+    carried = {after.calls - before.calls, after.elements - before.elements,
+               after.bytes - before.bytes};
+    if (std::holds_alternative<Send>(instruction.action))
+      carried.elements = carried.bytes / size_of(program_.tensors[reads[0]].dtype);
   }
 
   void copy(TensorId from, TensorId to) const {
@@ -349,10 +335,9 @@ class Rank {
   std::array<std::byte*, 2> memory_of_{};  // of the device and of the second memory space
   OpContext context_;
   std::map<CommKey, std::unique_ptr<Comm>> comms_;
-  std::vector<CommCount> carried_before_;  // in the order of comms_
-  int message_element_bytes_ = 1;
   MemoryCounter memory_;
   bool record_ = true;
+  std::vector<CommCount> carried_;  // by instruction, in this step
   std::vector<Span>* spans_ = nullptr;
   std::vector<std::int64_t>* cpu_ns_ = nullptr;
   std::array<std::atomic<InstructionId>, kStreams> standing_;
@@ -396,7 +381,7 @@ class ThreadExecutor final : public Executor {
     return result;
   }
   std::optional<MemoryPeak> memory(int rank) const override { return ranks_[rank]->memory(); }
-  std::vector<GroupTraffic> traffic(int rank) const override { return ranks_[rank]->traffic(); }
+  std::vector<CommCount> traffic(int rank) const override { return ranks_[rank]->traffic(); }
   std::vector<double> read(int rank, TensorId tensor) const override {
     return ranks_[rank]->read(tensor);
   }

@@ -10,7 +10,7 @@ class SimExecutor final : public Executor {
   SimExecutor(const Plan& plan, const CostModel& cost) : plan_(plan), cost_(cost) {}
   StepResult step(bool) override { return {.timeline = simulate(plan_, cost_)}; }
   std::optional<MemoryPeak> memory(int) const override { return std::nullopt; }
-  std::vector<GroupTraffic> traffic(int) const override { return {}; }
+  std::vector<CommCount> traffic(int) const override { return {}; }
   std::vector<double> read(int, TensorId) const override {
     throw Error("mode=sim moves no data; use mode=threads to read tensors");
   }

@@ -31,10 +31,14 @@ char letter_of(Pass pass) { return "LFBIWRGO"[static_cast<int>(pass)]; }
 namespace {
 TensorId payload(const Program& program, const Instruction& instruction) {
   const auto* collective = std::get_if<Collective>(&instruction.action);
-  const bool gather = collective && collective->kind == CollectiveKind::all_gather;
-  return gather || std::holds_alternative<Recv>(instruction.action)
-             ? program.writes(instruction).front()
-             : program.reads(instruction).front();
+  if (std::holds_alternative<Recv>(instruction.action)) return program.writes(instruction).front();
+  const TensorId read = program.reads(instruction).front();
+  if (!collective) return read;
+  const TensorId written = program.writes(instruction).front();
+  const bool smaller = program.tensors[written].elements < program.tensors[read].elements;
+  const bool writes = collective->kind == CollectiveKind::all_gather ||
+                      (collective->kind == CollectiveKind::all_to_all_v && smaller);
+  return writes ? written : read;
 }
 }  // namespace
 

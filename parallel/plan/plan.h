@@ -213,8 +213,9 @@ struct Plan {
 };
 
 // Bytes that a collective, send, receive or copy carries: its first read, or for a receive and an
-// all_gather its write. So the full vector of a collective; for an all_to_all_v the buffer, which
-// is as long as the most that a rank sends, and exactly as long where no tokens are dropped.
+// all_gather its write. So the full vector of a collective; for an all_to_all_v, whose sizes follow
+// the tokens, the smaller of its buffers: what a rank sends out, or gets back, and on the mean over
+// ranks both.
 std::int64_t payload_bytes(const Program& program, const Instruction& instruction);
 std::int64_t payload_elements(const Program& program, const Instruction& instruction);
 

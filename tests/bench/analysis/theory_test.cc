@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "bench/analysis/memory.h"
-#include "bench/analysis/traffic.h"
 #include "tests/bench/synthetic.h"
 #include "workloads/model/counts.h"
 
@@ -47,16 +46,6 @@ class AgainstPlan : public testing::TestWithParam<std::tuple<const char*, const 
     return shape;
   }
 };
-
-TEST_P(AgainstPlan, LedgerEqualsTheInstructionsOfEveryStage) {
-  const StepShape s = shape();
-  const Plan plan = plan_step(s.model, s.mesh, s.options);
-  for (const TrafficRow& row : traffic_report(plan, s, {}))
-    EXPECT_TRUE(row.equal && row.closed_form && row.plan)
-        << "stage " << row.stage << " " << row.axis << ": closed form "
-        << (row.closed_form ? row.closed_form->elements : -1) << ", plan "
-        << (row.plan ? row.plan->elements : -1);
-}
 
 TEST_P(AgainstPlan, PersistentClassesEqualThePlan) {
   const StepShape s = shape();
