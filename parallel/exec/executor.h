@@ -63,6 +63,9 @@ struct LiveSettings {
   double timeout_s = 60;
   std::uint64_t seed = 1;  // of dropout
   Delays delays;           // of communication, for tests
+  // For tests: whatever holds nothing yet, or nothing any more, is NaN, and a rank that writes past
+  // the end of a tensor fails.
+  bool poison = false;
 };
 // Ranks as threads of this process over CPU devices. Keeps a reference to `plan`.
 std::unique_ptr<Executor> make_thread_executor(const Plan& plan, const LiveSettings& settings);
