@@ -59,6 +59,9 @@ struct LiveSettings {
   // Copies wait the rest of their time without a core.
   double host_gb_per_s = 0;
   Delays delays;  // of communication, for tests
+  // For tests: whatever holds nothing yet, or nothing any more, is NaN, and a rank that writes past
+  // the end of a tensor fails.
+  bool poison = false;
 };
 // Ranks as threads of this process over CPU devices. Keeps a reference to `plan`.
 std::unique_ptr<Executor> make_thread_executor(const Plan& plan, const LiveSettings& settings);

@@ -15,6 +15,7 @@
 #include "parallel/exec/executor.h"
 #include "parallel/exec/marker.h"
 #include "parallel/exec/memory_counter.h"
+#include "parallel/exec/poison.h"
 #include "parallel/exec/watchdog.h"
 #include "parallel/plan/text.h"
 #include "workloads/base/error.h"
@@ -39,6 +40,7 @@ class Rank {
       const std::int64_t bytes = host ? program_.host_bytes : program_.arena_bytes;
       memory_of_[host] = static_cast<std::byte*>(
           device_->allocate(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))));
+      if (settings_.poison) poison(memory_of_[host], bytes);
     }
     place_on(plan.mesh);
     make_comms();
@@ -61,6 +63,7 @@ class Rank {
     try {
       submit_all();
       device_->synchronize();
+      if (settings_.poison) bury_the_rest();
     } catch (const std::exception& error) {
       world_.abort(cat("rank ", rank_, ": ", error.what()));
     }
@@ -154,7 +157,8 @@ class Rank {
   void initialise() {
     for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
       const Tensor& tensor = program_.tensors[t];
-      if (tensor.persistent && tensor.base == kNone)
+      const bool stays_poisoned = settings_.poison && tensor.memory != MemoryClass::moment;
+      if (tensor.persistent && tensor.base == kNone && !stays_poisoned)
         std::memset(address(t), 0, static_cast<std::size_t>(tensor.bytes));
     }
     const int expert_shard = plan_.mesh.coordinate(rank_, Axis::ep);
@@ -169,6 +173,44 @@ class Rank {
       fill(bucket, bucket.value, bucket.whole_value, parameter.offset, values);
       if (bucket.main != kNone)
         fill(bucket, bucket.main, bucket.ways == 1, parameter.offset, values);
+    }
+    for (const Bucket& bucket : program_.buckets) {
+      if (settings_.poison && bucket.ways > 1 && bucket.whole_value && opens_with_gather(bucket))
+        poison_slices_of_others(bucket);
+    }
+  }
+
+  // Whether the step gathers the parameters before anything else uses them.
+  bool opens_with_gather(const Bucket& bucket) const {
+    const auto is_value = [&](TensorId t) { return program_.root(t) == bucket.value; };
+    for (const Instruction& instruction : program_.instructions) {
+      const auto reads = program_.reads(instruction);
+      if (std::any_of(reads.begin(), reads.end(), is_value))
+        return std::holds_alternative<Collective>(instruction.action);
+    }
+    return false;
+  }
+  void poison_slices_of_others(const Bucket& bucket) {
+    const std::int64_t slice = program_.tensors[bucket.value].bytes / bucket.ways;
+    const int own = plan_.mesh.index_in(bucket.owners, rank_);
+    for (int owner = 0; owner < bucket.ways; ++owner) {
+      if (owner != own)
+        poison(static_cast<std::byte*>(address(bucket.value)) + owner * slice, slice);
+    }
+  }
+
+  void bury(TensorId id) {
+    const Tensor& tensor = program_.tensors[id];
+    auto* bytes = static_cast<std::byte*>(address(id));
+    check_guard(bytes, tensor.bytes, plan_.names[tensor.name]);
+    if (!tensor.persistent) poison(bytes, tensor.bytes);
+  }
+  // What lives to the end of the list: other streams may use it until the step is over.
+  void bury_the_rest() {
+    const auto last = static_cast<InstructionId>(program_.instructions.size()) - 1;
+    for (TensorId t : lifetimes_.dead_after(last)) bury(t);
+    for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
+      if (program_.tensors[t].persistent && program_.tensors[t].base == kNone) bury(t);
     }
   }
 
@@ -228,6 +270,9 @@ class Rank {
     try {
       const Marked marked(*this, instruction);
       perform(id, instruction);
+      if (settings_.poison && id + 1 < static_cast<InstructionId>(program_.instructions.size())) {
+        for (TensorId t : lifetimes_.dead_after(id)) bury(t);
+      }
     } catch (const Aborted&) {
       throw;
     } catch (const std::exception& error) {

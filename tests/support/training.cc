@@ -6,27 +6,33 @@
 
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
-#include "workloads/model/data.h"
 
 namespace mb::test {
 
-Trained train(const ModelConfig& model, const Mesh& mesh, StepOptions options,
+Trainer::Trainer(const ModelConfig& model, const Mesh& mesh, StepOptions options,
+                 const TrainOptions& train)
+    : source_(make_markov_source(model.vocabulary, 7)),
+      markov_(make_batches(*source_, train.global_batch, mesh.data_size())) {
+  options.micro_batches =
+      static_cast<int>(train.global_batch / mesh.data_size() / options.micro_batch);
+  plan_ = plan_step(model, mesh, options);
+  validate(plan_);
+  executor_ = make_thread_executor(plan_, {.init = train.init,
+                                           .batches = train.batches ? train.batches : markov_.get(),
+                                           .timeout_s = 30,
+                                           .delays = train.delays,
+                                           .poison = train.poison});
+}
+
+Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
               const TrainOptions& train) {
-  const int data_size = mesh.data_size();
-  options.micro_batches = static_cast<int>(train.global_batch / data_size / options.micro_batch);
-  const auto source = make_markov_source(model.vocabulary, 7);
-  const auto markov = make_batches(*source, train.global_batch, data_size);
-  const Plan plan = plan_step(model, mesh, options);
-  validate(plan);
-  const auto executor =
-      make_thread_executor(plan, {.init = train.init,
-                                  .batches = train.batches ? train.batches : markov.get(),
-                                  .timeout_s = 30,
-                                  .delays = train.delays});
+  Trainer trainer(model, mesh, options, train);
   Trained trained;
-  for (int i = 0; i < train.steps; ++i) trained.steps.push_back(*executor->step().training);
-  trained.gradients = gather_gradients(plan, *executor, trained.steps.back());
-  trained.parameters = gather(plan, *executor, Held::value);
+  for (int i = 0; i < train.steps; ++i) {
+    trained.steps.push_back(trainer.step());
+    trained.gradients = trainer.gradients(trained.steps.back());
+    trained.parameters = trainer.parameters();
+  }
   return trained;
 }
 

@@ -1,12 +1,14 @@
 // Trains a small model on a mesh of threads and gathers what the ranks hold into unsharded tensors.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/analysis/verify.h"
 #include "bench/cli/case.h"
 #include "parallel/exec/executor.h"
+#include "workloads/model/data.h"
 
 namespace mb::test {
 
@@ -22,9 +24,30 @@ struct TrainOptions {
   const BatchSource* batches = nullptr;  // default: the Markov source
   InitOptions init{.seed = 1, .perturbed = true};
   Delays delays = {};
+  bool poison = false;
 };
-// `options.micro_batches` is set from the global batch.
-Trained train(const ModelConfig& model, const Mesh& mesh, StepOptions options,
+// Ranks that have taken no step yet. `options.micro_batches` is set from the global batch.
+class Trainer {
+ public:
+  Trainer(const ModelConfig& model, const Mesh& mesh, StepOptions options,
+          const TrainOptions& train);
+  Training step() { return *executor_->step().training; }
+  Unsharded gradients(const Training& training) const {
+    return gather_gradients(plan_, *executor_, training);
+  }
+  Unsharded parameters() const { return gather(plan_, *executor_, Held::value); }
+  const Plan& plan() const { return plan_; }
+  const Executor& executor() const { return *executor_; }
+
+ private:
+  std::unique_ptr<TokenSource> source_;
+  std::unique_ptr<BatchSource> markov_;
+  Plan plan_;
+  std::unique_ptr<Executor> executor_;
+};
+
+// After every step, ranks that hold the same element have to hold the same bits.
+Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
               const TrainOptions& train);
 
 // The words of a case, "model=gpt-tiny mesh=dp2.tp2 zero=2"; its global batch is that of `train`.
