@@ -129,18 +129,25 @@ class Writer {
     if (mixture()) add_experts(whole);
   }
 
-  // Attention and feed-forward: what enters and leaves each.
+  // Attention and feed-forward: what enters and leaves each. Exchanges beside a matmul's result, or
+  // in the forward beside its input, come in as many runs of rows as the matmul is cut into.
   void add_divided_parts(std::int64_t replays) {
+    const bool post = model_.norm == NormPlace::post;
+    const std::int64_t cut = options_.tensor_chunks;
+    add_part(cut, replays, replays);
+    add_part(mixture() ? 1 : cut, replays, post ? replays : 0);
+  }
+  void add_part(std::int64_t cut, std::int64_t entries_again, std::int64_t exits_again) {
     const std::int64_t n = rows_ * model_.hidden;
-    const std::int64_t sums_again = model_.norm == NormPlace::post ? 2 * replays : replays;
     const Kind sum = sequence_parallel_ ? Kind::reduce_scatter : Kind::all_reduce;
-    add_over(Axis::tp, Site::layer_forward, sum, 2 * m_, n);
-    add_over(Axis::tp, Site::layer_backward, sum, 2 * m_, n);
-    add_over(Axis::tp, Site::layer_replay, sum, sums_again, n);
+    add_over(Axis::tp, Site::layer_forward, sum, m_ * cut, n / cut);
+    add_over(Axis::tp, Site::layer_backward, sum, m_ * cut, n / cut);
+    add_over(Axis::tp, Site::layer_replay, sum, exits_again * cut, n / cut);
     if (!sequence_parallel_) return;
-    for (const Site site : {Site::layer_forward, Site::layer_backward, Site::layer_inputs})
-      add_over(Axis::tp, site, Kind::all_gather, 2 * m_, n);
-    add_over(Axis::tp, Site::layer_replay, Kind::all_gather, 2 * replays, n);
+    add_over(Axis::tp, Site::layer_forward, Kind::all_gather, m_ * cut, n / cut);
+    add_over(Axis::tp, Site::layer_backward, Kind::all_gather, m_, n);
+    add_over(Axis::tp, Site::layer_inputs, Kind::all_gather, m_, n);
+    add_over(Axis::tp, Site::layer_replay, Kind::all_gather, entries_again * cut, n / cut);
   }
 
   void add_ring(std::int64_t replays) {
