@@ -204,7 +204,7 @@ void print(const Case& c, const StepShape& shape, const std::vector<StageTraffic
            bool counted) {
   fmt::print(
       "{}\n\nWhat one rank sends and reduces in a step: the closed form, the instructions of its "
-      "plan{}. Elements and bytes\nare of full vectors; wire bytes are what the rank sends if "
+      "plan{}.\nElements and bytes are of full vectors; wire bytes are what the rank sends if "
       "rings "
       "carry them.\n",
       to_text(c), counted ? ", what its communicators counted" : "");
