@@ -1,5 +1,5 @@
-// Closed forms of a training step: memory; ledger.h has traffic, bubble_form.h the pipeline's bubble.
-// Each names its public source.
+// Closed forms of a training step: memory; ledger.h has traffic, bubble_form.h the pipeline's
+// bubble. Each names its public source.
 //
 // They know nothing of the Plan, so that plan and measurement can be held against them.
 #pragma once
@@ -31,7 +31,6 @@ struct StepShape {
     return model.sequence * options.micro_batch * model.hidden;
   }
 };
-
 
 // Parameters that a rank of `stage` holds, the padded vocabulary and a tied copy included.
 std::int64_t local_parameters(const StepShape& shape, int stage);
