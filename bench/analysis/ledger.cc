@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "parallel/strategy/layout.h"
@@ -28,6 +29,40 @@ struct Reduced {
   std::vector<std::int64_t> shared;
   bool tied_copy = false;  // of a table that the pipeline's other end has too
   int reads = 0;           // passes of blocks that read it, of one micro-batch
+};
+
+// Fills buckets with pieces, end to end, those apart that differ in who sums them, in their chunk,
+// or, with ZeRO-3, which gathers a block at once, in their block.
+class Filler {
+ public:
+  // Elements of a bucket at most, but for a piece that is larger by itself; nullopt: no limit.
+  explicit Filler(std::optional<std::int64_t> limit) : limit_(limit) {}
+
+  struct Place {
+    int chunk = 0, block = 0;
+    bool tied_copy = false;
+    bool alone = false;  // in a bucket of its own
+    int reads = 0;
+  };
+  void put(const Piece& piece, const Place& place) {
+    const Apart apart{piece.expert, piece.partial, place.tied_copy, place.chunk, place.block};
+    const auto open = open_.find(apart);
+    const bool fits = open != open_.end() && !place.alone &&
+                      (!limit_ || buckets_[open->second].elements + piece.elements <= *limit_);
+    const std::size_t at = fits ? open->second : buckets_.size();
+    if (!fits)
+      buckets_.push_back({.of = piece, .tied_copy = place.tied_copy, .reads = place.reads});
+    if (!fits && !place.alone) open_[apart] = at;
+    buckets_[at].elements += piece.elements;
+    if (piece.shared > 0) buckets_[at].shared.push_back(piece.shared);
+  }
+  std::vector<Reduced> take() { return std::move(buckets_); }
+
+ private:
+  using Apart = std::tuple<bool, bool, bool, int, int>;
+  std::optional<std::int64_t> limit_;
+  std::vector<Reduced> buckets_;
+  std::map<Apart, std::size_t> open_;  // those that take more
 };
 
 class Writer {
@@ -129,18 +164,25 @@ class Writer {
     if (mixture()) add_experts(whole);
   }
 
-  // Attention and feed-forward: what enters and leaves each.
+  // Attention and feed-forward: what enters and leaves each. Exchanges beside a matmul's result, or
+  // in the forward beside its input, come in as many runs of rows as the matmul is cut into.
   void add_divided_parts(std::int64_t replays) {
+    const bool post = model_.norm == NormPlace::post;
+    const std::int64_t cut = options_.tensor_chunks;
+    add_part(cut, replays, replays);
+    add_part(mixture() ? 1 : cut, replays, post ? replays : 0);
+  }
+  void add_part(std::int64_t cut, std::int64_t entries_again, std::int64_t exits_again) {
     const std::int64_t n = rows_ * model_.hidden;
-    const std::int64_t sums_again = model_.norm == NormPlace::post ? 2 * replays : replays;
     const Kind sum = sequence_parallel_ ? Kind::reduce_scatter : Kind::all_reduce;
-    add_over(Axis::tp, Site::layer_forward, sum, 2 * m_, n);
-    add_over(Axis::tp, Site::layer_backward, sum, 2 * m_, n);
-    add_over(Axis::tp, Site::layer_replay, sum, sums_again, n);
+    add_over(Axis::tp, Site::layer_forward, sum, m_ * cut, n / cut);
+    add_over(Axis::tp, Site::layer_backward, sum, m_ * cut, n / cut);
+    add_over(Axis::tp, Site::layer_replay, sum, exits_again * cut, n / cut);
     if (!sequence_parallel_) return;
-    for (const Site site : {Site::layer_forward, Site::layer_backward, Site::layer_inputs})
-      add_over(Axis::tp, site, Kind::all_gather, 2 * m_, n);
-    add_over(Axis::tp, Site::layer_replay, Kind::all_gather, 2 * replays, n);
+    add_over(Axis::tp, Site::layer_forward, Kind::all_gather, m_ * cut, n / cut);
+    add_over(Axis::tp, Site::layer_backward, Kind::all_gather, m_, n);
+    add_over(Axis::tp, Site::layer_inputs, Kind::all_gather, m_, n);
+    add_over(Axis::tp, Site::layer_replay, Kind::all_gather, entries_again * cut, n / cut);
   }
 
   void add_ring(std::int64_t replays) {
@@ -237,43 +279,30 @@ class Writer {
     return false;
   }
 
-  // The pieces of all blocks from the last to the first, end to end, those that differ in who sums
-  // them or in their chunk apart, until bucket= is full; with ZeRO-3 a block at a time.
+  // All blocks' pieces from the last to the first, as the backward finishes them. A tied table
+  // that both ends of the pipeline read on one rank is the embedding's.
   std::vector<Reduced> buckets() const {
     const bool zero3 = options_.zero == 3;
     const bool both_ends = has_stage(0) && has_stage(stages() - 1);
-    const bool one_table = model_.tied && both_ends, two_tables = model_.tied && !both_ends;
-    const std::int64_t limit = options_.bucket_bytes / size_of(main());
-    std::vector<Reduced> all;
-    using Apart = std::tuple<bool, bool, bool, int, int>;
-    std::map<Apart, std::size_t> open;
-    const auto put = [&](const Piece& piece, int chunk, int block, int reads) {
-      const bool tied_copy = piece.table && two_tables;
-      const bool alone = zero3 && piece.table && one_table;
-      const Apart apart{piece.expert, piece.partial, tied_copy, chunk, zero3 ? block : 0};
-      const auto found = open.find(apart);
-      const bool fits = found != open.end() && !alone &&
-                        (zero3 || all[found->second].elements + piece.elements <= limit);
-      const std::size_t at = fits ? found->second : all.size();
-      if (!fits) all.push_back({.of = piece, .tied_copy = tied_copy, .reads = reads});
-      if (!fits && !alone) open[apart] = at;
-      all[at].elements += piece.elements;
-      if (piece.shared > 0) all[at].shared.push_back(piece.shared);
+    Filler filler(zero3 ? std::nullopt : std::optional(options_.bucket_bytes / size_of(main())));
+    const auto put_block = [&](const std::vector<Piece>& pieces, int chunk, int block, int reads) {
+      for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+        const bool tied = piece->table && model_.tied, one = tied && both_ends;
+        if (one && block > 0) continue;
+        filler.put(*piece, {.chunk = chunk,
+                            .block = zero3 ? block : 0,
+                            .tied_copy = tied && !both_ends,
+                            .alone = zero3 && one,
+                            .reads = one ? reads + 2 : reads});  // two of them the head's
+      }
     };
     for (int chunk = pipeline_.chunks - 1; chunk >= 0; --chunk) {
       const int own = stage(chunk), layers = layout_[own];
-      const auto put_block = [&](const std::vector<Piece>& pieces, int block, int reads) {
-        for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
-          const bool in_embedding = piece->table && one_table;
-          if (in_embedding && block > 0) continue;
-          put(*piece, chunk, block, in_embedding ? 3 : reads);
-        }
-      };
-      if (own + 1 == stages()) put_block(head(), layers + 1, 2);
-      for (int block = layers; block > 0; --block) put_block(layer(), block, 2);
-      if (own == 0) put_block(embedding(), 0, 1);  // its backward reads no parameter
+      if (own + 1 == stages()) put_block(head(), chunk, layers + 1, 2);
+      for (int block = layers; block > 0; --block) put_block(layer(), chunk, block, 2);
+      if (own == 0) put_block(embedding(), chunk, 0, 1);  // its backward reads no parameter
     }
-    return all;
+    return filler.take();
   }
 
   void add_bucket(const Reduced& bucket) {

@@ -7,16 +7,16 @@
 //   tp   layer      2 L m all-reduces of n each way (Shoeybi et al., Megatron-LM, 2019, section 3).
 //                   With sequence parallelism 2 gathers and 2 scatters each way, and 2 gathers to
 //                   have the inputs of weight gradients again (Korthikanti et al., 2022, section
-//                   4.2.2)
+//                   4.2.2). Beside matmuls that are cut into k runs of rows: k of n / k each
 //        embedding  m all-reduces of n; or m scatters and, of its gradient, m gathers
 //        head       m all-reduces of n; or 2 m gathers and m scatters
 //        loss       m maxima of s b / c and m sums of twice that
 //        replicated parameters: the gradients of those whose ranks see a part of the tokens, once
 //   tp/k shared key/value heads: their gradients, with those of their bucket
-//   cp   ring       (c-1) m shifts of keys and values forward, (c-1) m and c m of their gradients
-//                   backward (Liu et al., 2023); Ulysses 2 L m all-to-alls each way, of queries,
-//                   keys and values and of attention's result (Jacobs et al., 2023)
-//        router balance: one sum of a layer's routing statistics forward
+//   cp   layer      ring: (c-1) L m shifts of keys and values forward; backward (c-1) L m again
+//                   and c L m of their gradients (Liu et al., 2023). Ulysses: 2 L m all-to-alls
+//                   each way, of queries, keys and values and of the result (Jacobs et al., 2023)
+//        router balance: L m sums of routing statistics, forward
 //   ep   layer      2 L m all-to-alls each way (Lepikhin et al., GShard, 2021), of the tokens'
 //                   choices or of all experts' capacity; expert counts before those that drop none
 //   pp   m messages of n (n / t with sequence parallelism) each way over every boundary between

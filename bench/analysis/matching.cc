@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -11,7 +12,7 @@ namespace mb {
 namespace {
 
 // What a collective is matched by.
-using CallKey = std::tuple<std::uint8_t, bool, Stream, CollectiveKind>;
+using CallKey = std::tuple<Group, Stream, CollectiveKind>;
 using Calls = std::vector<InstructionId>;
 
 struct StageCalls {
@@ -24,7 +25,7 @@ StageCalls calls_of(const Program& program) {
   for (InstructionId id = 0; id < static_cast<InstructionId>(program.instructions.size()); ++id) {
     const Instruction& i = program.instructions[id];
     if (const auto* c = std::get_if<Collective>(&i.action))
-      calls.collectives[{c->group.axes, c->group.ends, i.stream, c->kind}].push_back(id);
+      calls.collectives[{c->group, i.stream, c->kind}].push_back(id);
     else if (const auto* send = std::get_if<Send>(&i.action))
       calls.sends[send->to].push_back(id);
     else if (const auto* recv = std::get_if<Recv>(&i.action))
@@ -60,7 +61,7 @@ class Matcher {
 
  private:
   void meet(int lane, const CallKey& key, const Calls& ids) {
-    const Group group{std::get<0>(key), std::get<1>(key)};
+    const Group group = std::get<Group>(key);
     const std::vector<int> lanes = lanes_of_group(plan_, timeline_, group, lanes_[lane].rank);
     if (lanes.size() < 2 || !done_.insert({key, lanes}).second) return;
     std::vector<const Calls*> calls;
@@ -69,7 +70,7 @@ class Matcher {
       const auto found = theirs.find(key);
       const std::size_t count = found == theirs.end() ? 0 : found->second.size();
       require(count == ids.size(), "group ", name_of(group), ": rank ", lanes_[lane].rank,
-              " makes ", ids.size(), " calls on stream ", name_of(std::get<2>(key)), ", rank ",
+              " makes ", ids.size(), " calls on stream ", name_of(std::get<Stream>(key)), ", rank ",
               lanes_[other].rank, " makes ", count);
       calls.push_back(&found->second);
     }
@@ -147,14 +148,15 @@ std::string axis_name(const Instruction& instruction) {
 }
 
 CommAxes comm_axes(const Plan& plan) {
-  const std::vector<std::string> order = {"tp", "cp", "ep", "pp", "dp", "embedding", "world"};
+  const std::vector<std::string> order = {"tp", "cp",  "ep",        "pp",
+                                          "dp", "rdp", "embedding", "world"};
   const auto place = [&](const std::string& name) {
     return std::pair(std::find(order.begin(), order.end(), name) - order.begin(), name);
   };
-  std::map<int, std::string> names;  // by group; -1 for sends and receives
+  std::map<std::optional<Group>, std::string> names;  // without a group: sends and receives
   const auto key_of = [](const Instruction& i) {
     const auto* c = std::get_if<Collective>(&i.action);
-    return c ? c->group.axes * 2 + c->group.ends : -1;
+    return c ? std::optional(c->group) : std::nullopt;
   };
   for (const Program& program : plan.programs)
     for (const Instruction& i : program.instructions)
@@ -167,7 +169,7 @@ CommAxes comm_axes(const Plan& plan) {
   std::sort(axes.names.begin(), axes.names.end(),
             [&](const auto& a, const auto& b) { return place(a) < place(b); });
   axes.names.erase(std::unique(axes.names.begin(), axes.names.end()), axes.names.end());
-  std::map<int, std::int8_t> index;
+  std::map<std::optional<Group>, std::int8_t> index;
   for (const auto& [key, name] : names)
     index[key] = static_cast<std::int8_t>(std::find(axes.names.begin(), axes.names.end(), name) -
                                           axes.names.begin());

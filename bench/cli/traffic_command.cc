@@ -106,11 +106,15 @@ void add_cells(std::vector<std::string>& cells, const TrafficNumbers& numbers,
 
 std::string verdict(bool equal) { return equal ? "yes" : "DIFFERS"; }
 
+int partners(const Mesh& mesh, const TrafficKey& key) {
+  return key.kind ? mesh.group_size(key.group) : 2;
+}
+
 std::string table_of(const Case& c, const StageTraffic& stage, bool counted) {
   std::vector<Column> columns = {
       {"axis", Align::left}, {"site", Align::left}, {"kind", Align::left}, {"ranks"}};
   for (const char* what : {"calls", "elements", "bytes"}) {
-    columns.push_back({cat(what, ": form")});
+    columns.push_back({cat(what, ": closed form")});
     columns.push_back({"plan"});
     if (counted) columns.push_back({"counted"});
   }
@@ -131,7 +135,7 @@ std::string table_of(const Case& c, const StageTraffic& stage, bool counted) {
   const std::vector<AxisTraffic> axes = by_axis(stage.rows);
   auto row = stage.rows.begin();
   for (const AxisTraffic& axis : axes) {
-    const std::string name = name_of(axis.group), ranks = cat(c.mesh.group_size(axis.group));
+    const std::string name = name_of(axis.group), ranks = cat(partners(c.mesh, row->key));
     double wire = 0;
     int rows = 0;
     for (; row != stage.rows.end() && row->key.group == axis.group; ++row, ++rows) {
@@ -158,6 +162,14 @@ std::optional<BesidePlain> beside_plain(const StepShape& shape, int stage) {
   return both.plain > 0 ? std::optional(both) : std::nullopt;
 }
 
+std::string why(const StepOptions& options) {
+  if (options.zero < 2) return "";
+  const bool gathers = options.zero == 3 && options.reshard;
+  return cat(
+      "; each of ", options.micro_batches, " micro-batches ",
+      gathers ? "gathers parameters for every pass and reduces by itself" : "reduces by itself");
+}
+
 Json json_of(const CommCount& count) {
   return {{"calls", count.calls}, {"elements", count.elements}, {"bytes", count.bytes}};
 }
@@ -172,7 +184,7 @@ Json json_of(const Case& c, const StepShape& shape, const std::vector<StageTraff
       entry["traffic"].push_back({{"axis", name_of(row.key.group)},
                                   {"site", name_of(row.key.site)},
                                   {"kind", kind_name(row.key)},
-                                  {"ranks", c.mesh.group_size(row.key.group)},
+                                  {"ranks", partners(c.mesh, row.key)},
                                   {"closed_form", json_of(n.closed_form)},
                                   {"plan", json_of(n.plan)},
                                   {"counted", n.counted ? json_of(*n.counted) : Json(nullptr)},
@@ -191,20 +203,26 @@ Json json_of(const Case& c, const StepShape& shape, const std::vector<StageTraff
 void print(const Case& c, const StepShape& shape, const std::vector<StageTraffic>& stages,
            bool counted) {
   fmt::print(
-      "{}\n\nTraffic of one rank in a step. Elements and bytes are of full vectors; wire bytes are "
-      "what a rank sends if rings carry them.\n",
-      to_text(c));
+      "{}\n\nWhat one rank sends and reduces in a step: the closed form, the instructions of its "
+      "plan{}.\nElements and bytes are of full vectors; wire bytes are what the rank sends if "
+      "rings "
+      "carry them.\n",
+      to_text(c), counted ? ", what its communicators counted" : "");
   for (const StageTraffic& stage : stages) {
     const int first = stage.stages.front();
-    fmt::print("\nPipeline rank{} {} of {}: {}", stage.stages.size() > 1 ? "s" : "",
-               ranges(stage.stages), shape.stages(), contents(c, first));
-    if (stage.stages.size() > 1) fmt::print(" on rank {}, as many on each", first);
-    fmt::print("\n{}", table_of(c, stage, counted));
+    const bool several = stage.stages.size() > 1;
+    fmt::print("\nPipeline rank{} {} of {}{}: {}\n", several ? "s" : "", ranges(stage.stages),
+               shape.stages(), several ? cat(", alike; rank ", first) : "", contents(c, first));
+    if (stage.rows.empty()) {
+      fmt::print("  nothing, there is no other rank\n");
+      continue;
+    }
+    fmt::print("{}", table_of(c, stage, counted));
     if (const auto both = beside_plain(shape, first)) {
       fmt::print(
           "Gradients and parameters over data ranks: {} on the wire, {:.2f} times the {} of plain "
-          "data parallelism.\n",
-          size(both->wire), both->wire / both->plain, size(both->plain));
+          "data parallelism{}.\n",
+          size(both->wire), both->wire / both->plain, size(both->plain), why(c.options));
     }
   }
 }

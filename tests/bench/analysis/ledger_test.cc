@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <iterator>
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/analysis/traffic.h"
@@ -29,8 +30,7 @@ std::string text(const Traffic& traffic) {
   return all;
 }
 
-// A number in mixed radix whose digits choose options, so that a stride through all numbers sees
-// every pair of choices.
+// A number in mixed radix whose digits choose options.
 class Digits {
  public:
   explicit Digits(std::uint64_t number) : number_(number) {}
@@ -66,6 +66,7 @@ StepOptions options_of(Digits& digits, int ranks) {
   o.zero = digits.one_of<int>({3, 0, 1, 2});
   o.reshard = digits.flag();
   o.sequence_parallel = digits.flag();
+  o.tensor_chunks = digits.one_of<int>({1, 2});
   o.context = digits.one_of<ContextKind>({ContextKind::ring, ContextKind::ulysses});
   o.recompute = digits.one_of<Recompute>({Recompute::none, Recompute::full, Recompute::attention});
   o.recompute_layers = digits.one_of<IntRange>({{}, {1, 3}});
@@ -113,7 +114,7 @@ bool is_legal(const StepShape& shape) {
 class LedgerOf : public testing::TestWithParam<const char*> {};
 
 TEST_P(LedgerOf, EveryStageIsThatOfThePlan) {
-  constexpr int kWanted = 60;
+  constexpr int kWanted = 40;
   int checked = 0;
   for (std::uint64_t i = 0; checked < kWanted && i < 4000; ++i) {
     StepShape shape;
@@ -135,33 +136,13 @@ TEST_P(LedgerOf, EveryStageIsThatOfThePlan) {
   EXPECT_EQ(checked, kWanted);
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, LedgerOf,
-                         testing::Values("1", "dp2", "tp2", "tp4", "pp2", "pp3", "cp2", "rdp2",
-                                         "rdp2.dp2", "dp3", "dp2.tp2", "dp2.pp2", "pp2.tp2",
-                                         "cp2.tp2", "cp2.dp2", "pp3.cp2", "dp2.pp2.tp2",
-                                         "rdp2.dp2.tp2", "dp2.cp2.tp2", "pp2.cp2.tp2",
-                                         "rdp2.dp2.pp2.tp2", "dp2.pp2.cp2.tp2", "pp4.tp4"));
-
-class MixtureLedgerOf : public testing::TestWithParam<const char*> {};
-
-TEST_P(MixtureLedgerOf, EveryStageIsThatOfThePlan) {
-  int checked = 0;
-  for (std::uint64_t i = 0; checked < 40 && i < 4000; ++i) {
-    StepShape shape = shape_of(GetParam(), i * 0x9E3779B97F4A7C15);
-    if (shape.model.experts == 1 || !is_legal(shape)) continue;
-    ++checked;
-    const Plan plan = plan_step(shape.model, shape.mesh, shape.options);
-    for (int stage = 0; stage < shape.stages(); ++stage)
-      ASSERT_EQ(text(ledger(shape, stage)), text(planned_traffic(plan, stage)))
-          << "case " << i << ", stage " << stage;
-  }
-  EXPECT_EQ(checked, 40);
-}
-
-INSTANTIATE_TEST_SUITE_P(Meshes, MixtureLedgerOf,
-                         testing::Values("ep2", "ep2.tp2", "dp2.ep2", "cp2.ep2", "pp2.ep2",
-                                         "rdp2.dp2.ep2", "dp2.cp2.ep2", "pp2.ep2.tp2",
-                                         "dp2.pp2.ep2.tp2", "rdp2.cp2.ep2.tp2"));
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, LedgerOf,
+    testing::Values("1", "dp2", "tp2", "tp4", "pp2", "pp3", "cp2", "ep2", "rdp2", "rdp2.dp2", "dp3",
+                    "dp2.tp2", "dp2.pp2", "pp2.tp2", "cp2.tp2", "dp2.cp2", "pp3.cp2", "ep2.tp2",
+                    "dp2.ep2", "cp2.ep2", "pp2.ep2", "dp2.pp2.tp2", "rdp2.dp2.tp2", "dp2.cp2.tp2",
+                    "pp2.cp2.tp2", "rdp2.dp2.ep2", "dp2.cp2.ep2", "pp2.ep2.tp2", "rdp2.dp2.pp2.tp2",
+                    "dp2.pp2.cp2.tp2", "dp2.pp2.ep2.tp2", "rdp2.cp2.ep2.tp2", "pp4.tp4"));
 
 // --- What textbooks say ---
 

@@ -67,6 +67,22 @@ TEST(Matching, AxesComeInTheOrderOfPriority) {
             (std::vector<std::string>{"tp", "pp", "dp", "embedding", "world"}));
 }
 
+TEST(Matching, PartsOfAGroupMeetByThemselves) {
+  HandPlan hand("tp4");
+  Group pairs = group_of(Axis::tp);
+  pairs.part = 2;
+  const InstructionId all = hand.all_reduce(0, group_of(Axis::tp), Stream::dp);
+  const InstructionId pair = hand.all_reduce(0, pairs, Stream::dp);
+  Timeline timeline = empty_timeline(hand.plan);
+  for (int rank = 0; rank < 4; ++rank) timeline.lanes[rank] = {{10 * rank, 40}, {50 + rank, 60}};
+  const Arrivals arrivals = last_arrivals(hand.plan, timeline);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(arrivals[rank][all], 30);
+    EXPECT_EQ(arrivals[rank][pair], rank < 2 ? 51 : 53);
+  }
+  EXPECT_EQ(comm_axes(hand.plan).names, (std::vector<std::string>{"tp", "tp/2"}));
+}
+
 TEST(Matching, GroupWhoseRanksCallDifferentlyIsRefused) {
   HandPlan hand("pp2");
   hand.all_reduce(0, kWorld, Stream::dp);

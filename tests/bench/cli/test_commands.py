@@ -85,6 +85,31 @@ def test_traffic_and_memory_of_a_row_are_those_of_its_plan(row):
         assert entry["measured_bytes"] == entry["plan_bytes"], entry
 
 
+RICH = ["model=llama-tiny", "model.layers=4", "mesh=dp2.pp2.tp4", "zero=2", "sequence_parallel=on",
+        "recompute=full", "dtype=bf16", "global_batch=8"]
+
+
+def test_traffic_is_told_three_times_and_equal():
+    data = strict(run("traffic", *RICH, "--run", "--json").stdout)
+    assert data["equal"]
+    assert [entry["stages"] for entry in data["pipeline_ranks"]] == [[0], [1]]
+    for entry in data["pipeline_ranks"]:
+        for row in entry["traffic"]:
+            assert row["closed_form"] == row["plan"] == row["counted"], row
+        assert entry["data_wire_bytes"] > entry["data_wire_bytes_without_zero"]
+
+
+def test_traffic_of_a_large_case_is_not_counted():
+    text = run("traffic", "model=gpt3-175b", "mesh=dp2.pp4.tp8", "mode=sim", "global_batch=64").stdout
+    assert "Pipeline ranks 1-2 of 4, alike" in text
+    assert "counted" not in text
+    assert "DIFFERS" not in text
+
+
+def test_traffic_of_one_rank_is_nothing():
+    assert "nothing" in run("traffic", "model=gpt-tiny", "mesh=1").stdout
+
+
 def test_slices_of_a_trace_never_overlap_on_a_track(row):
     events = strict(row.with_name("trace.json").read_text())["traceEvents"]
     tracks = {}
@@ -110,6 +135,7 @@ def test_virtual_time_repeats_itself():
     (["fly"], 2, []),
     (["plan", "mesh=pp2", "--rank", "7"], 2, ["--rank 7", "0 to 1"]),
     (["run", "--trace", "-"], 2, ["--trace -", "give a file"]),
+    (["traffic", "mode=sim", "--run"], 2, ["--run", "mode=sim"]),
     (["models", "gpt-3"], 2, ["gpt-3", "did you mean"]),
     (["cases", "frist"], 2, ["frist", "first"]),
     (["run", "data=nowhere.txt"], 4, ["nowhere.txt"]),
