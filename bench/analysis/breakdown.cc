@@ -1,5 +1,6 @@
 #include "bench/analysis/breakdown.h"
 
+#include <array>
 #include <map>
 
 #include "workloads/base/error.h"
@@ -32,6 +33,8 @@ Breakdown breakdown(std::span<const StepTimes> steps) {
   for (const std::string& axis : axes) out.parts.push_back({"exposed_wait", axis});
   for (const char* name : {"memory", "idle_in_pipeline", "idle"}) out.parts.push_back({name, ""});
   for (const std::string& axis : axes) out.overlapped.push_back({axis});
+  std::array<std::int64_t, kPasses> passes{};
+  HiddenComm copies{"copy"};
 
   for (const StepTimes& step : steps) {
     out.window_ns += step.window_ns();
@@ -49,8 +52,15 @@ Breakdown breakdown(std::span<const StepTimes> steps) {
         out.overlapped[axis].total_ns += rank.axes[axis].overlapped_ns * rank.ranks;
         out.overlapped[axis].transfer_ns += rank.axes[axis].overlapped_transfer_ns * rank.ranks;
       }
+      copies.total_ns += rank.overlapped_memory_ns * rank.ranks;
+      for (int pass = 0; pass < kPasses; ++pass) passes[pass] += rank.pass_ns[pass] * rank.ranks;
     }
   }
+  copies.transfer_ns = copies.total_ns;
+  if (copies.total_ns > 0) out.overlapped.push_back(copies);
+  for (int pass = 0; pass < kPasses; ++pass)
+    if (passes[pass] > 0)
+      out.passes.push_back({std::string(name_of(static_cast<Pass>(pass))), passes[pass]});
   std::int64_t sum = 0;
   for (const BreakdownPart& part : out.parts) sum += part.total_ns;
   require(sum == out.window_ns * out.ranks, "the parts of the breakdown add up to ", sum,

@@ -17,8 +17,12 @@ struct BreakdownPart {
   std::string name, axis;  // axis is empty but for communication
   std::int64_t total_ns = 0;
 };
+struct PassShare {
+  std::string name;  // of the Pass
+  std::int64_t total_ns = 0;
+};
 struct HiddenComm {
-  std::string axis;
+  std::string axis;                            // "copy": between the memory spaces
   std::int64_t total_ns = 0, transfer_ns = 0;  // the second is the part that moved data
 };
 
@@ -26,7 +30,8 @@ struct Breakdown {
   int steps = 0, ranks = 0;
   std::int64_t window_ns = 0;          // sum of the steps' windows
   std::vector<BreakdownPart> parts;    // total_ns add up to window_ns * ranks, exactly
-  std::vector<HiddenComm> overlapped;  // communication behind compute: no part of the sum
+  std::vector<PassShare> passes;       // what compute and optimizer are made of, if there is any
+  std::vector<HiddenComm> overlapped;  // communication, copies behind compute: no part of the sum
 };
 Breakdown breakdown(std::span<const StepTimes> steps);
 

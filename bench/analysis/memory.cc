@@ -13,7 +13,8 @@ namespace {
 InstructionId class_peak_at(const Program& program, MemoryClass memory) {
   std::vector<std::int64_t> change(program.instructions.size() + 1);
   for (const Tensor& t : program.tensors) {
-    if (t.base != kNone || t.persistent || t.first == kNone || t.memory != memory) continue;
+    if (t.base != kNone || t.persistent || t.host || t.first == kNone || t.memory != memory)
+      continue;
     change[t.first] += t.bytes;
     change[t.last + 1] -= t.bytes;
   }
@@ -32,7 +33,7 @@ std::string live_at_peak(const Plan& plan, const Program& program, MemoryClass m
   std::map<std::string, std::pair<int, std::int64_t>> families;
   for (const Tensor& t : program.tensors) {
     const bool live = t.persistent || (t.first != kNone && t.first <= at && at <= t.last);
-    if (t.base != kNone || t.memory != memory || !live) continue;
+    if (t.base != kNone || t.host || t.memory != memory || !live) continue;
     auto& [count, bytes] = families[plan.names[t.name]];
     ++count, bytes += t.bytes;
   }
@@ -123,6 +124,8 @@ MemoryReport memory_report(const Plan& plan, const StepShape& shape,
   }
   report.total.composition_bytes = peak.total_bytes;
   if (seen) report.total.measured_bytes = seen->total_bytes;
+  report.host_plan_bytes = peak.host_bytes;
+  if (seen) report.host_measured_bytes = seen->host_bytes;
   if (report.total.closed_form_bytes && *report.total.closed_form_bytes != peak.total_bytes)
     report.total.explanation =
         "the sum of the classes' closed forms; in the plan they do not all peak at once";

@@ -27,6 +27,8 @@ struct MemoryReport {
   int rank = 0, stage = 0;  // the rank with the largest measured total, else planned total
   std::vector<MemoryRow> classes;
   MemoryRow total;
+  std::int64_t host_plan_bytes = 0;  // of the second memory space, which no class counts
+  std::optional<std::int64_t> host_measured_bytes;
 };
 
 // By rank, what Executor::memory says; empty in virtual time.

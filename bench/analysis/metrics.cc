@@ -43,16 +43,18 @@ struct RankQuantity {
   const char* name;
   std::int64_t RankTimes::*ns;
 };
-constexpr RankQuantity kRankQuantities[] = {{"compute_s", &RankTimes::compute_ns},
-                                            {"optimizer_s", &RankTimes::optimizer_ns},
-                                            {"comm_s", &RankTimes::comm_ns},
-                                            {"overlapped_comm_s", &RankTimes::overlapped_ns},
-                                            {"exposed_comm_s", &RankTimes::exposed_comm_ns},
-                                            {"memory_op_s", &RankTimes::memory_ns},
-                                            {"exposed_memory_op_s", &RankTimes::exposed_memory_ns},
-                                            {"idle_s", &RankTimes::idle_ns},
-                                            {"busy_s", &RankTimes::busy_ns},
-                                            {"busy_effective_s", &RankTimes::busy_effective_ns}};
+constexpr RankQuantity kRankQuantities[] = {
+    {"compute_s", &RankTimes::compute_ns},
+    {"optimizer_s", &RankTimes::optimizer_ns},
+    {"comm_s", &RankTimes::comm_ns},
+    {"overlapped_comm_s", &RankTimes::overlapped_ns},
+    {"exposed_comm_s", &RankTimes::exposed_comm_ns},
+    {"memory_op_s", &RankTimes::memory_ns},
+    {"overlapped_memory_op_s", &RankTimes::overlapped_memory_ns},
+    {"exposed_memory_op_s", &RankTimes::exposed_memory_ns},
+    {"idle_s", &RankTimes::idle_ns},
+    {"busy_s", &RankTimes::busy_ns},
+    {"busy_effective_s", &RankTimes::busy_effective_ns}};
 
 void add_rank_times(std::span<const StepTimes> steps, std::vector<Metric>& out) {
   for (const RankQuantity& q : kRankQuantities)
@@ -231,6 +233,7 @@ std::vector<Metric> step_metrics(std::span<const StepTimes> steps, const StepWor
   out.push_back(value("tokens", "token", work.tokens));
   rate("tokens_per_s", "token/s", work.tokens);
   out.push_back(value("model_flops", "FLOP", work.model_flops));
+  out.push_back(value("recomputed_flops", "FLOP", work.recomputed_flops));
   out.push_back(value("hardware_flops", "FLOP", work.model_flops + work.recomputed_flops));
   rate("model_flops_per_s", "FLOP/s", work.model_flops);
   add_utilization(steps, work, out);

@@ -33,7 +33,8 @@ struct StepWork {
   std::optional<double> peak_flops_per_s;  // of one device: dense, for the dtype of the matmuls
   std::string no_peak_reason = "the peak of this device is not known";
 };
-// FLOPs of the plan's recompute pass, over all ranks.
+// FLOPs of the plan's recompute pass, over all ranks. A recomputed layer leaves out its last
+// product, of which nothing is read.
 double recomputed_flops(const Plan& plan);
 // FLOPs of all that the plan computes, over all ranks.
 double planned_flops(const Plan& plan);

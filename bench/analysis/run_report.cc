@@ -12,19 +12,28 @@ void add_memory(const MemoryReport& memory, std::vector<Metric>& metrics) {
         value(name, "B", static_cast<double>(row.measured_bytes.value_or(row.plan_bytes))));
   };
   add("peak_bytes", memory.total);
+  metrics.push_back(
+      value("peak_host_bytes", "B",
+            static_cast<double>(memory.host_measured_bytes.value_or(memory.host_plan_bytes))));
   for (const MemoryRow& row : memory.classes) add(cat("peak_", row.name, "_bytes"), row);
 }
 
-void add_training(std::span<const Training> training, std::vector<Metric>& metrics) {
-  Metric loss = absent("loss", "1", "virtual time moves no data");
-  Metric norm = absent("gradient_norm", "1", "virtual time moves no data");
-  for (const Training& step : training) {
-    loss.reason = norm.reason = "";
-    loss.samples.push_back(step.loss);
-    norm.samples.push_back(step.gradient_norm);
-  }
-  metrics.push_back(std::move(loss));
-  metrics.push_back(std::move(norm));
+void add_training(const ModelConfig& model, std::span<const Training> training,
+                  std::vector<Metric>& metrics) {
+  const auto add = [&](const char* name, double (*of)(const Training&)) -> Metric& {
+    Metric metric{.name = name, .unit = "1"};
+    if (training.empty()) metric.reason = "virtual time moves no data";
+    for (const Training& step : training) metric.samples.push_back(of(step));
+    return metrics.emplace_back(std::move(metric));
+  };
+  add("loss", [](const Training& t) { return t.loss; });
+  add("gradient_norm", [](const Training& t) { return t.gradient_norm; });
+  add("loss_scale", [](const Training& t) { return t.loss_scale; });
+  add("skipped", [](const Training& t) { return t.skipped ? 1.0 : 0.0; });
+  Metric& balance = add("balance_loss", [](const Training& t) { return t.balance_loss; });
+  if (model.experts > 1) return;
+  balance.samples.clear();
+  balance.reason = "the model has no router";
 }
 
 void add_stages(const StepShape& shape, std::span<const StepTimes> steps, RunReport& report) {
@@ -63,7 +72,7 @@ RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults&
   report.traffic = traffic_report(plan, shape, results.traffic);
   for (const StepTimes& step : steps) report.invalid_spans += step.invalid_spans;
   add_memory(report.memory, report.metrics);
-  add_training(results.training, report.metrics);
+  add_training(shape.model, results.training, report.metrics);
   return report;
 }
 

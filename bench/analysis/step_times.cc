@@ -18,7 +18,8 @@ bool is_backward(Pass pass) {
 
 // What one lane did, as sets of instants. The exposed ones are disjoint, and disjoint from compute.
 struct LaneSets {
-  Intervals compute, optimizer, memory, effective;
+  Intervals compute, memory, effective;
+  std::array<Intervals, kPasses> pass;
   Intervals all_comm, busy;
   std::vector<Intervals> comm, transfer;
   std::vector<Intervals> exposed_transfer, exposed_wait;  // by axis
@@ -35,7 +36,8 @@ Intervals take(const Intervals& set, Intervals& taken) {
 
 // Spans of a lane by class; communication also split at the last arrival.
 struct LaneSpans {
-  std::vector<Span> compute, optimizer, memory;
+  std::vector<Span> compute, memory;
+  std::array<std::vector<Span>, kPasses> pass;
   std::vector<std::vector<Span>> comm, transfer, wait;  // by axis
   std::int64_t invalid = 0;
 };
@@ -60,7 +62,7 @@ LaneSpans spans_of(const Program& program, const std::vector<std::int8_t>& axis_
       out.memory.push_back(span);
     } else {
       out.compute.push_back(span);
-      if (instruction.label.pass == Pass::optimizer) out.optimizer.push_back(span);
+      out.pass[static_cast<int>(instruction.label.pass)].push_back(span);
     }
   }
   return out;
@@ -70,7 +72,7 @@ LaneSets sets_of(LaneSpans spans) {
   LaneSets sets;
   sets.invalid_spans = spans.invalid;
   sets.compute = unite(std::move(spans.compute));
-  sets.optimizer = unite(std::move(spans.optimizer));
+  for (int pass = 0; pass < kPasses; ++pass) sets.pass[pass] = unite(std::move(spans.pass[pass]));
   sets.memory = unite(std::move(spans.memory));
   sets.effective = unite(sets.compute, sets.memory);
   Intervals taken = sets.compute;
@@ -149,10 +151,12 @@ Bubble bubble_of(const LaneSets& sets, const PassMarks& marks, Span window) {
 RankTimes times_of(const LaneSets& sets, const Lane& lane, std::int64_t window_ns) {
   RankTimes t{.rank = lane.rank, .ranks = lane.ranks, .stage = lane.stage};
   t.compute_ns = length_ns(sets.compute);
-  t.optimizer_ns = length_ns(sets.optimizer);
+  for (int pass = 0; pass < kPasses; ++pass) t.pass_ns[pass] = length_ns(sets.pass[pass]);
+  t.optimizer_ns = t.pass_ns[static_cast<int>(Pass::optimizer)];
   t.comm_ns = length_ns(sets.all_comm);
   t.overlapped_ns = length_ns(intersect(sets.all_comm, sets.compute));
   t.memory_ns = length_ns(sets.memory);
+  t.overlapped_memory_ns = length_ns(intersect(sets.memory, sets.compute));
   t.exposed_memory_ns = length_ns(sets.exposed_memory);
   t.busy_ns = length_ns(sets.busy);
   t.busy_effective_ns = length_ns(sets.effective);

@@ -9,6 +9,7 @@
 // TraceLens.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -53,9 +54,10 @@ struct Bubble {
 struct RankTimes {
   int rank = 0, ranks = 1, stage = 0;
   std::int64_t compute_ns = 0;
-  std::int64_t optimizer_ns = 0;  // the part of compute that is in the optimizer pass alone
+  std::array<std::int64_t, kPasses> pass_ns{};  // compute by Pass
+  std::int64_t optimizer_ns = 0;                // that of the optimizer
   std::int64_t comm_ns = 0, overlapped_ns = 0, exposed_comm_ns = 0;
-  std::int64_t memory_ns = 0, exposed_memory_ns = 0;
+  std::int64_t memory_ns = 0, overlapped_memory_ns = 0, exposed_memory_ns = 0;
   std::int64_t idle_ns = 0, idle_in_pipeline_ns = 0;  // the second is part of the first
   std::int64_t busy_ns = 0;                           // compute, communication or memory
   std::int64_t busy_effective_ns = 0;                 // the same without waiting for other ranks

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "workloads/base/error.h"
+#include "workloads/ops/launch.h"
 #include "workloads/ops/peak.h"
 
 namespace mb {
@@ -23,8 +24,14 @@ Peak peak_of(const Case& c) {
                                                : name_of(c.options.dtype),
                 ", dense")};
   }
-  return {std::min(c.mesh.world(), usable_cores()), measure_fma_gflops(c.options.dtype) * 1e9,
-          cat(name_of(c.options.dtype), " multiply-add rate of one core, measured before the run")};
+  const int devices = std::min(c.mesh.world(), usable_cores());
+  const DType dtype = c.options.dtype, main = main_dtype(dtype);
+  if (dtype != main && !matmul_backend(dtype).ends_with(" in fp32"))
+    return {devices, std::nullopt,
+            cat("the ", name_of(dtype), " rate of this core's matrix units is not measured")};
+  return {devices, measure_fma_gflops(main) * 1e9,
+          cat(name_of(main), " multiply-add rate of one core, measured before the run",
+              dtype == main ? "" : ", as 16-bit matmuls run in fp32 here")};
 }
 
 }  // namespace mb

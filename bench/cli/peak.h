@@ -1,6 +1,7 @@
 // What MFU and HFU are shares of.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "bench/cli/case.h"
@@ -8,9 +9,9 @@
 namespace mb {
 
 struct Peak {
-  int devices = 1;         // of the case: GPUs, or the cores that its ranks can use
-  double flops_per_s = 0;  // of one device: dense, in the dtype of the case
-  std::string source;      // "FMA rate measured on this core"
+  int devices = 1;                    // of the case: GPUs, or the cores that its ranks can use
+  std::optional<double> flops_per_s;  // of one device: dense, for what its matmuls compute in
+  std::string source;                 // "FMA rate measured on this core", or why there is none
 };
 // mode=threads: measured on the spot (50 ms), one device for each rank up to the cores that this
 // process may use. mode=sim: the machine's datasheet.

@@ -13,6 +13,7 @@
 #include "bench/report/output.h"
 #include "bench/report/row.h"
 #include "bench/report/trace.h"
+#include "parallel/strategy/layout.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
@@ -66,7 +67,13 @@ std::map<std::string, Fact> params_of(const Case& c) {
     if (key.name != "machine" || c.mode == Mode::sim) params[std::string(key.name)] = key.get(c);
   }
   params["parameters"] = parameter_count(c.model);
-  params["micro_batches"] = static_cast<std::int64_t>(c.options.micro_batches);
+  const PipelineShape shape = pipeline_shape(c.mesh, c.options);
+  params["micro_batches"] = static_cast<std::int64_t>(shape.micro_batches);
+  params["chunks"] = static_cast<std::int64_t>(shape.chunks);
+  params["group"] = static_cast<std::int64_t>(shape.group_or_ranks());
+  params["zero"] = static_cast<std::int64_t>(c.options.zero);
+  params["dropout"] = c.options.dropout;
+  params["first_loss_scale"] = c.options.loss_scale;
   return params;
 }
 
@@ -132,10 +139,15 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
   if (c.mode == Mode::sim) row["machine"] = Json::parse(to_json(c.machine));
   if (!measured.training.empty()) {
     Json losses = Json::array();
-    for (const Training& training : measured.training) losses.push_back(training.loss);
+    int skipped = 0;
+    for (const Training& training : measured.training) {
+      losses.push_back(training.loss);
+      skipped += training.skipped;
+    }
     row["training"] = {
         {"data", measured.data},
         {"losses", losses},
+        {"skipped_steps", skipped},
         {"entropy_nats", measured.entropy_nats ? Json(*measured.entropy_nats) : Json(nullptr)}};
   }
   return row;
@@ -178,7 +190,8 @@ void run(const Flags& flags, bool virtual_time) {
                       .model_flops = model_flops(c.model, c.global_batch, FlopConvention::megatron),
                       .recomputed_flops = recomputed_flops(measured.plan),
                       .devices = peak.devices,
-                      .peak_flops_per_s = peak.flops_per_s};
+                      .peak_flops_per_s = peak.flops_per_s,
+                      .no_peak_reason = peak.source};
   RunReport report = report_run(measured.plan, shape, measured.results, work);
   report.metrics.push_back(own_cores_bubble(measured));
   for (Metric& metric : outer_memory(measured)) report.metrics.push_back(std::move(metric));

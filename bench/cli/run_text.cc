@@ -84,6 +84,14 @@ std::string bubble_parts_text(const RunReport& report) {
   return text;
 }
 
+// "1024 -> 512, 1 step skipped"
+std::string loss_scale_text(const std::vector<Training>& training) {
+  const auto skipped = std::count_if(training.begin(), training.end(),
+                                     [](const Training& step) { return step.skipped; });
+  return fmt::format("{:g} -> {:g}, {} step{} skipped", training.front().loss_scale,
+                     training.back().loss_scale, skipped, skipped == 1 ? "" : "s");
+}
+
 std::string summary(const Case& c, const Measured& measured, const RunReport& report,
                     const Peak& peak) {
   const int world = c.mesh.world();
@@ -106,9 +114,11 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
        spread(report, "tokens_per_s", [](double x) { return format_count(x); }) + " tokens/s");
   line("MFU", spread(report, "mfu", percent));
   line("HFU", spread(report, "hfu", percent));
-  text += fmt::format("{:<16}{} convention; of {} device{} at {}: {}\n", "",
-                      name_of(FlopConvention::megatron), peak.devices, peak.devices == 1 ? "" : "s",
-                      format_flop_rate(peak.flops_per_s), peak.source);
+  if (peak.flops_per_s)
+    line("",
+         fmt::format("{} convention; of {} device{} at {}: {}", name_of(FlopConvention::megatron),
+                     peak.devices, peak.devices == 1 ? "" : "s",
+                     format_flop_rate(*peak.flops_per_s), peak.source));
   if (c.mesh.size(Axis::pp) > 1) {
     line("bubble", spread(report, "bubble_fraction", percent) + " of the pipeline's time");
     line("", "made of " + bubble_parts_text(report));
@@ -129,6 +139,12 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
                                            : ""));
     line("gradient norm", fmt::format("{:.4f} -> {:.4f}", measured.training.front().gradient_norm,
                                       measured.training.back().gradient_norm));
+    if (c.model.experts > 1)
+      line("balance loss",
+           fmt::format("{:.4f} -> {:.4f}, beside the loss", measured.training.front().balance_loss,
+                       measured.training.back().balance_loss));
+    if (c.options.dynamic_loss_scale || c.options.loss_scale != 1)
+      line("loss scale", loss_scale_text(measured.training));
     line("data", measured.data);
   }
   const auto size_of_metric = [&](std::string_view name) {
@@ -142,6 +158,8 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
            report.memory.total.measured_bytes ? "counted as it takes and gives back its tensors"
                                               : "planned",
            size_of_metric("reserved_bytes")));
+  if (report.memory.host_plan_bytes > 0)
+    line("", size_of_metric("peak_host_bytes") + " in the second memory space, for offload");
   if (!virtual_time)
     line("", size_of_metric("process_peak_rss_bytes") +
                  " resident in this process, all ranks and the check of the first step included");
@@ -161,14 +179,18 @@ std::string breakdown_text(const Breakdown& breakdown) {
   std::int64_t total_ns = 0;
   for (const BreakdownPart& part : breakdown.parts) {
     total_ns += part.total_ns;
-    if (part.total_ns > 0) add(part.name, part.axis, part.total_ns);
+    const std::string name = part.name == "memory" ? "exposed copies" : part.name;
+    if (part.total_ns > 0) add(name, part.axis, part.total_ns);
+    if (part.name != "compute") continue;
+    for (const PassShare& pass : breakdown.passes)
+      if (pass.name != "optimizer") add("  " + pass.name, "", pass.total_ns);
   }
   add("sum = mean step", "", total_ns);
   for (const HiddenComm& hidden : breakdown.overlapped) {
     if (hidden.transfer_ns > 0) add("(moved behind compute)", hidden.axis, hidden.transfer_ns);
   }
   return "\nMean over ranks and steps. Compute goes before communication, transfer before "
-         "waiting.\n" +
+         "waiting. Indented: part of compute.\n" +
          table.to_text();
 }
 
@@ -226,7 +248,9 @@ std::string collectives_text(const RunReport& report) {
                {"transfer"},
                {"algbw GB/s"},
                {"busbw GB/s"}});
+  bool uneven = false;
   for (const CollectiveProfile& p : report.collectives) {
+    uneven |= p.kind == "all_to_all_v";
     const auto rate = [](const std::optional<double>& value) {
       return value ? fmt::format("{:.3f}", *value * 1e-9) : "-";
     };
@@ -237,7 +261,8 @@ std::string collectives_text(const RunReport& report) {
   return "\nCommunication over all groups and recorded steps: median wait for the last "
          "participant, median transfer once it was "
          "there; 1 GB is 1e9 bytes.\n" +
-         table.to_text();
+         table.to_text() +
+         (uneven ? "Sizes of all_to_all_v as if every expert got the same.\n" : "");
 }
 
 std::string memory_text(const MemoryReport& memory) {

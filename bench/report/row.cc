@@ -112,17 +112,18 @@ Json to_json(const Breakdown& breakdown) {
   const double ranks = std::max(1, breakdown.ranks * breakdown.steps);
   const auto mean_s = [&](std::int64_t ns) { return 1e-9 * static_cast<double>(ns) / ranks; };
   const double total = static_cast<double>(breakdown.window_ns) * breakdown.ranks;
-  Json json = {{"steps", breakdown.steps},
-               {"ranks", breakdown.ranks},
-               {"window_ns", breakdown.window_ns},
-               {"parts", Json::array()},
-               {"overlapped", Json::array()}};
+  Json json = {{"steps", breakdown.steps},         {"ranks", breakdown.ranks},
+               {"window_ns", breakdown.window_ns}, {"parts", Json::array()},
+               {"passes", Json::array()},          {"overlapped", Json::array()}};
   for (const BreakdownPart& part : breakdown.parts)
     json["parts"].push_back({{"name", part.name},
                              {"axis", part.axis.empty() ? Json(nullptr) : Json(part.axis)},
                              {"total_ns", part.total_ns},
                              {"mean_s", mean_s(part.total_ns)},
                              {"share", ratio(static_cast<double>(part.total_ns), total)}});
+  for (const PassShare& pass : breakdown.passes)
+    json["passes"].push_back(
+        {{"name", pass.name}, {"total_ns", pass.total_ns}, {"mean_s", mean_s(pass.total_ns)}});
   for (const HiddenComm& hidden : breakdown.overlapped)
     json["overlapped"].push_back({{"axis", hidden.axis},
                                   {"total_ns", hidden.total_ns},
@@ -164,7 +165,10 @@ Json to_json(const MemoryReport& memory) {
                {"stage", memory.stage},
                {"source", memory.total.measured_bytes ? "allocator" : "plan"},
                {"classes", Json::array()},
-               {"total", to_json(memory.total)}};
+               {"total", to_json(memory.total)},
+               {"host",
+                {{"plan_bytes", memory.host_plan_bytes},
+                 {"measured_bytes", or_null(memory.host_measured_bytes)}}}};
   for (const MemoryRow& row : memory.classes) json["classes"].push_back(to_json(row));
   return json;
 }

@@ -21,6 +21,28 @@ int thread_of(Stream stream, int track) {
   return kThreadsPerStream * (static_cast<int>(stream) + 1) + track;
 }
 
+// A colour of chrome://tracing for what computes; ui.perfetto.dev colours by name.
+std::string_view colour_of(Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return "rail_response";  // blue
+    case Pass::backward:
+      return "rail_idle";  // orange
+    case Pass::input_grad:
+      return "rail_animation";  // red
+    case Pass::weight_grad:
+      return "startup";  // yellow
+    case Pass::recompute:
+      return "detailed_memory_dump";  // purple
+    case Pass::optimizer:
+      return "rail_load";  // green
+    case Pass::input:
+    case Pass::reduce:
+      break;
+  }
+  return "generic_work";  // grey
+}
+
 std::string json_text(std::string_view text) { return nlohmann::json(text).dump(); }
 
 // Nanoseconds as microseconds with three decimals: no rounding.
@@ -124,12 +146,13 @@ class TraceWriter {
     const Span& span = timeline_.lanes[lane][id];
     const Label& label = i.label;
     event(fmt::format(
-        R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"instruction":{},"pass":"{}","micro_batch":{},"layer":{},"stage":{},"site":{},"action":{}{}}}}})",
+        R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"cname":"{}","args":{{"instruction":{},"pass":"{}","micro_batch":{},"chunk":{},"layer":{},"stage":{},"site":{},"action":{}{}}}}})",
         json_text(label_text(plan_, label)), name_of(i.stream), lanes_[lane].rank,
         threads_[lane][id], micros(span.start_ns - base_ns_),
-        micros(std::max<std::int64_t>(0, length_ns(span))), id, name_of(label.pass),
-        label.micro_batch, label.layer, label.stage, names_[label.site],
-        json_text(action_text(plan_, i)), communication(lane, id, i)));
+        micros(std::max<std::int64_t>(0, length_ns(span))), colour_of(label.pass), id,
+        name_of(label.pass), label.micro_batch, static_cast<int>(label.chunk), label.layer,
+        label.stage, names_[label.site], json_text(action_text(plan_, i)),
+        communication(lane, id, i)));
   }
 
   // Gaps between computations, by the phase of the pipeline window that they are in.

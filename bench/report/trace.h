@@ -2,7 +2,8 @@
 //
 // One process a rank, one thread a stream; a stream whose slices overlap gets further threads,
 // since viewers drop what overlaps. Ranks that share a lane are shown once. Arrows lead from sends
-// to their receives, and a thread of its own shows the pipeline bubble by phase.
+// to their receives, and a thread of its own shows the pipeline bubble by phase. A slice is named
+// by pass, micro-batch, chunk, layer and site, "W3.1 l5 mlp.up", and coloured by pass.
 #pragma once
 
 #include <iosfwd>

@@ -71,6 +71,7 @@ std::string action_text(const Plan& plan, const Instruction& instruction) {
 std::string label_text(const Plan& plan, const Label& label) {
   std::string text(1, letter_of(label.pass));
   if (label.micro_batch >= 0) text += cat(label.micro_batch);
+  if (label.chunk > 0) text += cat('.', static_cast<int>(label.chunk));
   if (label.layer >= 0) text += cat(" l", label.layer);
   return cat(text, ' ', plan.names[label.site]);
 }

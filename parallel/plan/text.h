@@ -21,7 +21,7 @@ std::string program_text(const Plan& plan, const Program& program);
 
 // "send to stage 2", "all_reduce sum tp", "matmul 512x1536x384 nt"
 std::string action_text(const Plan& plan, const Instruction& instruction);
-// "F3 l5 mlp.up"
+// "F3 l5 mlp.up", and for a chunk above 0 "F3.1 l5 mlp.up"
 std::string label_text(const Plan& plan, const Label& label);
 // "x1.l3.m0"
 std::string tensor_text(const Plan& plan, const Tensor& tensor);

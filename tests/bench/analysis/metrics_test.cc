@@ -126,6 +126,23 @@ TEST(Metrics, PlannedFlopsCountEveryRankOfEveryStage) {
   EXPECT_EQ(recomputed_flops(hand.plan), 2 * 60);
 }
 
+// 4/3 of a layer's model FLOPs, but for its last product, of which the backward needs no result.
+TEST(Metrics, FullRecomputationCountsTheForwardOfEveryLayerOnceMore) {
+  StepShape shape = small_shape("dp2.pp2", "1f1b", 3, 2);
+  shape.options.recompute = Recompute::full;
+  const Plan plan = plan_step(shape.model, shape.mesh, shape.options);
+  double forward = 0;
+  for (const Program& program : plan.programs) {
+    for (const Instruction& i : program.instructions) {
+      const auto* compute = std::get_if<Compute>(&i.action);
+      if (!compute || i.label.pass != Pass::forward || i.label.layer < 0) continue;
+      if (plan.names[i.label.site] != "mlp.down") forward += flops(plan.op(*compute));
+    }
+  }
+  EXPECT_GT(forward, 0);
+  EXPECT_EQ(recomputed_flops(plan), 2 * forward);
+}
+
 TEST(Metrics, SpreadOverRanksNamesTheExtremes) {
   HandPlan hand("dp3");
   hand.compute(0);

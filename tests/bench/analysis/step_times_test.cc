@@ -42,6 +42,7 @@ TEST(StepTimes, ClassesAndExposureFollowTheirDefinitions) {
   EXPECT_EQ(rank.overlapped_ns, 20);
   EXPECT_EQ(rank.exposed_comm_ns, 20);
   EXPECT_EQ(rank.memory_ns, 15);
+  EXPECT_EQ(rank.overlapped_memory_ns, 5);
   EXPECT_EQ(rank.exposed_memory_ns, 10);
   EXPECT_EQ(rank.idle_ns, 10);
   EXPECT_EQ(rank.busy_ns, 90);
@@ -57,6 +58,26 @@ TEST(StepTimes, ExposureSplitsWhereTheLastRankArrives) {
   EXPECT_EQ(step.ranks[1].axes[0].exposed_transfer_ns, 20);
   EXPECT_EQ(step.ranks[0].axes[0].overlapped_transfer_ns, 10);  // of the 20 that overlap
   EXPECT_EQ(step.ranks[0].busy_effective_ns, 80);
+}
+
+TEST(StepTimes, ComputeIsToldApartByPass) {
+  HandPlan hand("1");
+  for (const Pass pass : {Pass::forward, Pass::recompute, Pass::input_grad, Pass::weight_grad})
+    hand.compute(0, pass);
+  Timeline timeline = empty_timeline(hand.plan);
+  timeline.lanes = {{{0, 10}, {10, 30}, {30, 70}, {70, 75}}};
+  const std::vector<StepTimes> steps = {step_times(hand.plan, timeline)};
+  const auto of = [&](Pass pass) { return steps[0].ranks[0].pass_ns[static_cast<int>(pass)]; };
+  EXPECT_EQ(of(Pass::forward), 10);
+  EXPECT_EQ(of(Pass::recompute), 20);
+  EXPECT_EQ(of(Pass::input_grad), 40);
+  EXPECT_EQ(of(Pass::weight_grad), 5);
+  EXPECT_EQ(steps[0].ranks[0].bubble->backward_ns, 65);
+  EXPECT_EQ(steps[0].ranks[0].bubble->weight_grad_ns, 5);
+  const Breakdown parts = breakdown(steps);
+  ASSERT_EQ(parts.passes.size(), 4u);
+  EXPECT_EQ(parts.passes[3].name, "recompute");
+  EXPECT_EQ(parts.passes[3].total_ns, 20);
 }
 
 TEST(StepTimes, SpanThatEndsBeforeItStartsIsCountedAndLeftOut) {

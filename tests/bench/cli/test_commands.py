@@ -66,6 +66,24 @@ def test_a_row_follows_its_schema(row):
     jsonschema.Draft202012Validator(schema).validate(strict(row.read_text()))
 
 
+@pytest.mark.parametrize("case", [
+    "mesh=dp2 zero=3", "mesh=tp2 sequence_parallel=on", "mesh=cp2", "mesh=cp2 context=ulysses",
+    "model=moe-tiny mesh=ep2", "mesh=pp2 model.layers=4 schedule=zb-v recompute=full",
+    "mesh=dp2 dtype=bf16", "mesh=dp2 dtype=fp16", "offload=all dropout=0.1"])
+def test_a_row_of_every_strategy_follows_its_schema_and_is_verified(case):
+    words = case.split() + ([] if "model=" in case else ["model=gpt-tiny"])
+    done = run("run", *words, "steps=2", "warm_up=1", "--json")
+    assert done.returncode == 0, done.stderr
+    row = strict(done.stdout)
+    jsonschema.validate(row, json.loads((ROOT / "bench/report/row.schema.json").read_text()))
+    assert row["verified"]["ok"] or "dropout" in case
+    metrics = row["metrics"]
+    assert (metrics["balance_loss"]["value"] is None) == ("moe" not in case)
+    assert metrics["loss_scale"]["value"] == (1024 if "fp16" in case else 1)
+    assert (metrics["peak_host_bytes"]["value"] > 0) == ("offload" in case)
+    assert (metrics["recomputed_flops"]["value"] > 0) == ("recompute" in case)
+
+
 def test_a_row_is_verified_against_one_rank(row):
     verified = strict(row.read_text())["verified"]
     assert verified["ok"] and verified["error"] < 1e-5

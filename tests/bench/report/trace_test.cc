@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -87,6 +88,32 @@ TEST(Trace, EveryInstructionIsThereOnceWithItsTimes) {
   std::size_t instructions = 0;
   for (int rank = 0; rank < 8; ++rank) instructions += r.plan.program_of(rank).instructions.size();
   EXPECT_EQ(seen.size(), instructions);
+}
+
+TEST(Trace, PassesAndChunksAreToldApartByNameAndColour) {
+  StepShape shape = small_shape("pp2", "zb-v", 4, 2);
+  shape.options.recompute = Recompute::full;
+  const Plan plan = plan_step(shape.model, shape.mesh, shape.options);
+  std::ostringstream out;
+  write_trace(out, plan, virtual_timeline(plan, [](int, InstructionId) { return 10; }));
+  std::map<std::string, std::set<std::string>> colours;
+  std::set<std::string> names;
+  const Json trace = Json::parse(out.str());
+  for (const Json& e : trace["traceEvents"]) {
+    if (e["ph"] != "X" || e["cat"] != "compute") continue;
+    colours[e["cname"]].insert(e["args"]["pass"]);
+    names.insert(e["name"]);
+    EXPECT_EQ(e["name"].get<std::string>().find(".1 ") != std::string::npos,
+              e["args"]["chunk"] == 1);
+  }
+  for (const char* pass : {"forward", "input_grad", "weight_grad", "recompute", "optimizer"}) {
+    const auto has = [&](const auto& entry) { return entry.second.contains(pass); };
+    const auto colour = std::find_if(colours.begin(), colours.end(), has);
+    ASSERT_NE(colour, colours.end()) << pass;
+    EXPECT_EQ(colour->second.size(), 1u) << pass;
+  }
+  for (const char* name : {"F0 l0 mlp.up", "F3.1 l3 mlp.up", "R3.1 l3 mlp.up", "W3.1 l3 mlp.up"})
+    EXPECT_TRUE(names.contains(name)) << name;
 }
 
 TEST(Trace, EverySendLeadsToOneReceiveOfTheNextOrLastStage) {
