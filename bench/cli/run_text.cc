@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "bench/analysis/stats.h"
+#include "bench/cli/memory_text.h"
 #include "bench/report/table.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
@@ -17,7 +18,6 @@ namespace {
 
 std::string seconds(double s) { return format_duration(1e9 * s); }
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
-std::string bytes(const std::optional<std::int64_t>& count) { return count ? bytes(*count) : "-"; }
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
 // "123.4 ms (median of 5, 120.1 ms to 130.2 ms)", or why there is none.
@@ -239,24 +239,6 @@ std::string collectives_text(const RunReport& report) {
          table.to_text();
 }
 
-std::string memory_text(const MemoryReport& memory) {
-  Table table({{"memory class", Align::left}, {"theory"}, {"plan"}, {"measured"}, {"at the peak"}});
-  std::string notes;
-  const auto add = [&](const MemoryRow& row) {
-    if (row.plan_bytes == 0 && row.closed_form_bytes.value_or(0) == 0) return;
-    table.add({row.name, bytes(row.closed_form_bytes), bytes(row.plan_bytes),
-               bytes(row.measured_bytes), bytes(row.composition_bytes)});
-    if (!row.explanation.empty()) notes += fmt::format("  {}: {}\n", row.name, row.explanation);
-  };
-  for (const MemoryRow& row : memory.classes) add(row);
-  add(memory.total);
-  return fmt::format(
-             "\nMemory of rank {} (stage {}), the largest. A class's own peaks do not add up; what "
-             "is live at the total's peak does.\n",
-             memory.rank, memory.stage) +
-         table.to_text() + (notes.empty() ? "" : "Where theory and plan differ:\n" + notes);
-}
-
 std::string traffic_text(const RunReport& report) {
   Table table({{"stage"},
                {"axis", Align::left},
@@ -322,7 +304,9 @@ std::string run_text(const Case& c, const Measured& measured, const RunReport& r
   text += breakdown_text(report.breakdown);
   if (c.mesh.size(Axis::pp) > 1) text += stages_text(report);
   if (!report.collectives.empty()) text += collectives_text(report);
-  text += memory_text(report.memory);
+  text += fmt::format("\nMemory of rank {} (stage {}), the largest. ", report.memory.rank,
+                      report.memory.stage) +
+          memory_text(report.memory);
   if (!report.traffic.empty()) text += traffic_text(report);
   return text;
 }

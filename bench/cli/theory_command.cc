@@ -2,8 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/analysis/memory_form.h"
+#include "bench/analysis/state_form.h"
 #include "bench/analysis/theory.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/memory_text.h"
 #include "bench/report/table.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
@@ -32,10 +35,12 @@ nlohmann::ordered_json json_of(const Case& c, const StepShape& shape) {
   for (int stage = 0; stage < shape.stages(); ++stage) {
     nlohmann::ordered_json row{{"stage", stage},
                                {"local_parameters", local_parameters(shape, stage)}};
-    const auto memory = memory_form(shape, stage);
+    const MemoryForm memory = memory_form(shape, stage);
     for (int m = 0; m < kMemoryClasses; ++m) {
-      if (memory[m]) row["bytes"][std::string(name_of(static_cast<MemoryClass>(m)))] = *memory[m];
+      if (memory.classes[m].bytes)
+        row["bytes"][std::string(name_of(static_cast<MemoryClass>(m)))] = *memory.classes[m].bytes;
     }
+    row["bytes"]["host"] = *memory.host.bytes;
     for (const Ledger& entry : ledger(shape, stage)) {
       row["traffic"].push_back(
           {{"axis", entry.axis},
@@ -47,32 +52,6 @@ nlohmann::ordered_json json_of(const Case& c, const StepShape& shape) {
     json["stages"].push_back(row);
   }
   return json;
-}
-
-void print_memory(const StepShape& shape) {
-  std::vector<Column> columns = {{"stage"}, {"parameters"}};
-  std::vector<int> classes;
-  for (int m = 0; m < kMemoryClasses; ++m) {
-    if (memory_form(shape, 0)[m].value_or(0) == 0) continue;
-    classes.push_back(m);
-    columns.push_back({std::string(name_of(static_cast<MemoryClass>(m)))});
-  }
-  columns.push_back({"sum"});
-  Table table(columns);
-  for (int stage = 0; stage < shape.stages(); ++stage) {
-    const auto memory = memory_form(shape, stage);
-    std::vector<std::string> cells = {
-        cat(stage), format_count(static_cast<double>(local_parameters(shape, stage)))};
-    double sum = 0;
-    for (int m : classes) {
-      cells.push_back(format_bytes(static_cast<double>(memory[m].value_or(0))));
-      sum += static_cast<double>(memory[m].value_or(0));
-    }
-    cells.push_back(format_bytes(sum));
-    table.add(cells);
-  }
-  fmt::print("Memory of one rank, textbook form: no temporaries, no message buffers\n{}\n",
-             table.to_text());
 }
 
 void print_traffic(const StepShape& shape) {
@@ -112,7 +91,8 @@ void show(const Flags& flags) {
         100 * bubble->of_window, 100 * bubble->of_ideal);
   }
   fmt::print("\n");
-  print_memory(shape);
+  fmt::print("Memory of one rank by class, closed forms: no messages, no temporaries\n{}\n",
+             memory_form_text(shape));
   print_traffic(shape);
 }
 

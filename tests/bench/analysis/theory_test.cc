@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/analysis/memory.h"
 #include "bench/analysis/traffic.h"
 #include "tests/bench/synthetic.h"
-#include "workloads/model/counts.h"
 
 namespace mb {
 namespace {
@@ -20,9 +18,6 @@ TEST(Theory, BubbleShareIsThePublishedForm) {
 TEST(Theory, UnknownScheduleHasNoClosedForm) {
   EXPECT_FALSE(bubble_share("zb-h1", 4, 8).has_value());
   EXPECT_FALSE(bubble_phases("zb-h1", 4, 8, 0, 1, 2).has_value());
-  EXPECT_FALSE(micro_batches_in_flight(small_shape("pp2", "other", 4), 0).has_value());
-  EXPECT_FALSE(
-      memory_form(small_shape("pp2", "other", 4), 0)[static_cast<int>(MemoryClass::activation)]);
 }
 
 TEST(Theory, PhasesOfEveryStageSumToTheSameBubble) {
@@ -33,19 +28,6 @@ TEST(Theory, PhasesOfEveryStageSumToTheSameBubble) {
 
 TEST(Theory, FewerMicroBatchesThanStagesHaveNoFormByPhaseInOneFOneB) {
   EXPECT_FALSE(bubble_phases("1f1b", 4, 3, 0, 1, 2).has_value());
-}
-
-TEST(Theory, OneFOneBKeepsFewerMicroBatchesTowardsTheEnd) {
-  const StepShape shape = small_shape("pp4", "1f1b", 8);
-  for (int stage = 0; stage < 4; ++stage)
-    EXPECT_EQ(micro_batches_in_flight(shape, stage), 4 - stage);
-  EXPECT_EQ(micro_batches_in_flight(small_shape("pp4", "gpipe", 8), 3), 8);
-}
-
-TEST(Theory, LocalParametersOfOneRankAreTheModels) {
-  StepShape shape = small_shape("1", "1f1b", 1, 3);
-  shape.model.vocabulary_multiple = 1;
-  EXPECT_EQ(local_parameters(shape, 0), parameter_count(shape.model));
 }
 
 // The closed forms against what the builder makes, over models and meshes.
@@ -75,33 +57,6 @@ TEST_P(AgainstPlan, LedgerEqualsTheInstructionsOfEveryStage) {
         << "stage " << row.stage << " " << row.axis << ": closed form "
         << (row.closed_form ? row.closed_form->elements : -1) << ", plan "
         << (row.plan ? row.plan->elements : -1);
-}
-
-TEST_P(AgainstPlan, PersistentClassesEqualThePlan) {
-  const StepShape s = shape();
-  const Plan plan = plan_step(s.model, s.mesh, s.options);
-  for (int stage = 0; stage < s.stages(); ++stage) {
-    const auto form = memory_form(s, stage);
-    const MemoryPeak peak = memory_peak(plan.programs[stage]);
-    for (MemoryClass c : {MemoryClass::parameter, MemoryClass::gradient, MemoryClass::moment})
-      EXPECT_EQ(form[static_cast<int>(c)], peak.class_peak[static_cast<int>(c)]) << name_of(c);
-  }
-}
-
-// What the plan keeps beyond the stored activations is whole messages: at most one input received
-// ahead and outputs of two slots on their way.
-TEST_P(AgainstPlan, ActivationsExceedTheTextbookByMessagesOnly) {
-  const StepShape s = shape();
-  const Plan plan = plan_step(s.model, s.mesh, s.options);
-  const std::int64_t message = s.hidden_elements() * size_of(s.options.dtype);
-  for (int stage = 0; stage < s.stages(); ++stage) {
-    const std::int64_t form = *memory_form(s, stage)[static_cast<int>(MemoryClass::activation)];
-    const std::int64_t more =
-        memory_peak(plan.programs[stage]).class_peak[static_cast<int>(MemoryClass::activation)] -
-        form;
-    EXPECT_GE(more, 0) << "stage " << stage;
-    EXPECT_LE(more, 3 * message) << "stage " << stage;
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, AgainstPlan,
