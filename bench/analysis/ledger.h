@@ -39,7 +39,7 @@
 #include <optional>
 #include <string_view>
 
-#include "bench/analysis/theory.h"
+#include "bench/analysis/step_shape.h"
 #include "parallel/comm/collective.h"
 #include "parallel/comm/comm.h"
 #include "parallel/mesh/mesh.h"

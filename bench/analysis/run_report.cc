@@ -12,9 +12,7 @@ void add_memory(const MemoryReport& memory, std::vector<Metric>& metrics) {
         value(name, "B", static_cast<double>(row.measured_bytes.value_or(row.plan_bytes))));
   };
   add("peak_bytes", memory.total);
-  metrics.push_back(
-      value("peak_host_bytes", "B",
-            static_cast<double>(memory.host_measured_bytes.value_or(memory.host_plan_bytes))));
+  add("peak_host_bytes", memory.host);
   for (const MemoryRow& row : memory.classes) add(cat("peak_", row.name, "_bytes"), row);
 }
 

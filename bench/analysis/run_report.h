@@ -11,7 +11,7 @@
 #include "bench/analysis/collectives.h"
 #include "bench/analysis/memory.h"
 #include "bench/analysis/metrics.h"
-#include "bench/analysis/theory.h"
+#include "bench/analysis/step_shape.h"
 #include "bench/analysis/traffic.h"
 #include "parallel/exec/executor.h"
 #include "parallel/plan/plan.h"

@@ -31,6 +31,7 @@ int guarded(int argc, char** argv) {
   mb::add_plan(app);
   mb::add_theory(app);
   mb::add_traffic(app);
+  mb::add_memory(app);
   mb::add_models(app);
   mb::add_machines(app);
   mb::add_schedules(app);

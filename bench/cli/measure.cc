@@ -37,17 +37,6 @@ std::string reason_not_to_verify(const Case& c) {
                                     "verify=on does it all the same";
 }
 
-// Bytes that this machine has left; 0 where it does not say.
-double available_bytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string name, unit; info >> name;) {
-    double kib = 0;
-    if (name == "MemAvailable:" && info >> kib) return 1024 * kib;
-    std::getline(info, unit);
-  }
-  return 0;
-}
-
 void check_fits(const Case& c, const Plan& plan) {
   double needed = 0;
   for (int rank = 0; rank < c.mesh.world(); ++rank)
@@ -116,6 +105,16 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
 }
 
 }  // namespace
+
+double available_bytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string name, unit; info >> name;) {
+    double kib = 0;
+    if (name == "MemAvailable:" && info >> kib) return 1024 * kib;
+    std::getline(info, unit);
+  }
+  return 0;
+}
 
 Measured measure(const Case& c, const Progress& progress) {
   Measured result{.plan = plan_step(c.model, c.mesh, c.options)};

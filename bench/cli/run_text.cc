@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "bench/analysis/stats.h"
+#include "bench/cli/memory_text.h"
 #include "bench/report/table.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
@@ -17,7 +18,6 @@ namespace {
 
 std::string seconds(double s) { return format_duration(1e9 * s); }
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
-std::string bytes(const std::optional<std::int64_t>& count) { return count ? bytes(*count) : "-"; }
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
 // "123.4 ms (median of 5, 120.1 ms to 130.2 ms)", or why there is none.
@@ -158,7 +158,7 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
            report.memory.total.measured_bytes ? "counted as it takes and gives back its tensors"
                                               : "planned",
            size_of_metric("reserved_bytes")));
-  if (report.memory.host_plan_bytes > 0)
+  if (report.memory.host.plan_bytes > 0)
     line("", size_of_metric("peak_host_bytes") + " in the second memory space, for offload");
   if (!virtual_time)
     line("", size_of_metric("process_peak_rss_bytes") +
@@ -265,24 +265,6 @@ std::string collectives_text(const RunReport& report) {
          (uneven ? "Sizes of all_to_all_v as if every expert got the same.\n" : "");
 }
 
-std::string memory_text(const MemoryReport& memory) {
-  Table table({{"memory class", Align::left}, {"theory"}, {"plan"}, {"measured"}, {"at the peak"}});
-  std::string notes;
-  const auto add = [&](const MemoryRow& row) {
-    if (row.plan_bytes == 0 && row.closed_form_bytes.value_or(0) == 0) return;
-    table.add({row.name, bytes(row.closed_form_bytes), bytes(row.plan_bytes),
-               bytes(row.measured_bytes), bytes(row.composition_bytes)});
-    if (!row.explanation.empty()) notes += fmt::format("  {}: {}\n", row.name, row.explanation);
-  };
-  for (const MemoryRow& row : memory.classes) add(row);
-  add(memory.total);
-  return fmt::format(
-             "\nMemory of rank {} (stage {}), the largest. A class's own peaks do not add up; what "
-             "is live at the total's peak does.\n",
-             memory.rank, memory.stage) +
-         table.to_text() + (notes.empty() ? "" : "Where theory and plan differ:\n" + notes);
-}
-
 std::string traffic_text(const RunReport& report) {
   Table table({{"stage"},
                {"axis", Align::left},
@@ -346,7 +328,9 @@ std::string run_text(const Case& c, const Measured& measured, const RunReport& r
   text += breakdown_text(report.breakdown);
   if (c.mesh.size(Axis::pp) > 1) text += stages_text(report);
   if (!report.collectives.empty()) text += collectives_text(report);
-  text += memory_text(report.memory);
+  text += fmt::format("\nMemory of rank {} (stage {}), the largest. ", report.memory.rank,
+                      report.memory.stage) +
+          memory_text(report.memory);
   if (!report.traffic.empty()) text += traffic_text(report);
   return text;
 }

@@ -5,7 +5,10 @@
 
 #include "bench/analysis/bubble_form.h"
 #include "bench/analysis/ledger.h"
+#include "bench/analysis/memory_form.h"
+#include "bench/analysis/state_form.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/memory_text.h"
 #include "bench/report/table.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
@@ -34,10 +37,12 @@ nlohmann::ordered_json json_of(const Case& c, const StepShape& shape) {
   for (int stage = 0; stage < shape.stages(); ++stage) {
     nlohmann::ordered_json row{{"stage", stage},
                                {"local_parameters", local_parameters(shape, stage)}};
-    const auto memory = memory_form(shape, stage);
+    const MemoryForm memory = memory_form(shape, stage);
     for (int m = 0; m < kMemoryClasses; ++m) {
-      if (memory[m]) row["bytes"][std::string(name_of(static_cast<MemoryClass>(m)))] = *memory[m];
+      if (memory.classes[m].bytes)
+        row["bytes"][std::string(name_of(static_cast<MemoryClass>(m)))] = *memory.classes[m].bytes;
     }
+    row["bytes"]["host"] = *memory.host.bytes;
     for (const auto& [key, count] : ledger(shape, stage)) {
       row["traffic"].push_back({{"axis", name_of(key.group)},
                                 {"site", name_of(key.site)},
@@ -49,32 +54,6 @@ nlohmann::ordered_json json_of(const Case& c, const StepShape& shape) {
     json["stages"].push_back(row);
   }
   return json;
-}
-
-void print_memory(const StepShape& shape) {
-  std::vector<Column> columns = {{"stage"}, {"parameters"}};
-  std::vector<int> classes;
-  for (int m = 0; m < kMemoryClasses; ++m) {
-    if (memory_form(shape, 0)[m].value_or(0) == 0) continue;
-    classes.push_back(m);
-    columns.push_back({std::string(name_of(static_cast<MemoryClass>(m)))});
-  }
-  columns.push_back({"sum"});
-  Table table(columns);
-  for (int stage = 0; stage < shape.stages(); ++stage) {
-    const auto memory = memory_form(shape, stage);
-    std::vector<std::string> cells = {
-        cat(stage), format_count(static_cast<double>(local_parameters(shape, stage)))};
-    double sum = 0;
-    for (int m : classes) {
-      cells.push_back(format_bytes(static_cast<double>(memory[m].value_or(0))));
-      sum += static_cast<double>(memory[m].value_or(0));
-    }
-    cells.push_back(format_bytes(sum));
-    table.add(cells);
-  }
-  fmt::print("Memory of one rank, textbook form: no temporaries, no message buffers\n{}\n",
-             table.to_text());
 }
 
 void print_traffic(const StepShape& shape) {
@@ -113,7 +92,8 @@ void show(const Flags& flags) {
   }
   if (shape.stages() > 1) print_bubble(c);
   fmt::print("\n");
-  print_memory(shape);
+  fmt::print("Memory of one rank by class, closed forms: no messages, no temporaries\n{}\n",
+             memory_form_text(shape));
   print_traffic(shape);
 }
 

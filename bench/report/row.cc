@@ -150,29 +150,6 @@ Json to_json(const CollectiveProfile& p) {
   return json;
 }
 
-Json to_json(const MemoryRow& row) {
-  Json json = {{"class", row.name},
-               {"closed_form_bytes", or_null(row.closed_form_bytes)},
-               {"plan_bytes", row.plan_bytes},
-               {"measured_bytes", or_null(row.measured_bytes)},
-               {"composition_bytes", row.composition_bytes}};
-  if (!row.explanation.empty()) json["explanation"] = row.explanation;
-  return json;
-}
-
-Json to_json(const MemoryReport& memory) {
-  Json json = {{"rank", memory.rank},
-               {"stage", memory.stage},
-               {"source", memory.total.measured_bytes ? "allocator" : "plan"},
-               {"classes", Json::array()},
-               {"total", to_json(memory.total)},
-               {"host",
-                {{"plan_bytes", memory.host_plan_bytes},
-                 {"measured_bytes", or_null(memory.host_measured_bytes)}}}};
-  for (const MemoryRow& row : memory.classes) json["classes"].push_back(to_json(row));
-  return json;
-}
-
 Json to_json(const std::optional<CommCount>& count) {
   if (!count) return nullptr;
   return {{"calls", count->calls}, {"elements", count->elements}, {"bytes", count->bytes}};
@@ -237,6 +214,17 @@ Json theory_json(const StepShape& shape, const RunReport& report) {
   } else {
     json["reason"] = "the pipeline computed nothing";
   }
+  return json;
+}
+
+Json to_json(const MemoryRow& row) {
+  Json json = {{"class", row.name},
+               {"closed_form", name_of(row.form)},
+               {"closed_form_bytes", or_null(row.closed_form_bytes)},
+               {"plan_bytes", row.plan_bytes},
+               {"measured_bytes", or_null(row.measured_bytes)},
+               {"composition_bytes", row.composition_bytes}};
+  if (!row.explanation.empty()) json["explanation"] = row.explanation;
   return json;
 }
 
@@ -330,6 +318,22 @@ void add_step(Json& row, const StepShape& shape, const RunReport& report, const 
   row["data_quality"] = {{"invalid_spans", report.invalid_spans}};
   const std::vector<std::string> not_finite = null_non_finite(row);
   if (!not_finite.empty()) row["not_finite"] = not_finite;
+}
+
+Json to_json(const MemoryReport& memory) {
+  Json json = {{"rank", memory.rank},
+               {"stage", memory.stage},
+               {"source", memory.total.measured_bytes ? "allocator" : "plan"},
+               {"classes", Json::array()},
+               {"total", to_json(memory.total)},
+               {"host", to_json(memory.host)},
+               {"reserved_bytes", memory.reserved_bytes},
+               {"peak", memory.peak},
+               {"live", Json::array()}};
+  for (const MemoryRow& row : memory.classes) json["classes"].push_back(to_json(row));
+  for (const LiveTensors& live : memory.live)
+    json["live"].push_back({{"name", live.name}, {"count", live.count}, {"bytes", live.bytes}});
+  return json;
 }
 
 }  // namespace mb

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "parallel/strategy/layout.h"
 #include "parallel/strategy/stage.h"
 #include "workloads/base/error.h"
 
@@ -14,12 +15,25 @@ namespace {
 
 struct Owner {
   int chunk = 0, block = 0, uses = 0;
+  bool early = false;  // its gradient comes with the input gradients of a split backward
 };
+
+bool comes_early(const Block& block, int parameter) {
+  for (const BlockStep& step : block.backward) {
+    for (int t : step.gradients) {
+      if (!step.weight_half && block.tensors[t].parameter == parameter) return true;
+    }
+  }
+  return false;
+}
 
 class Layout {
  public:
   Layout(Stage& stage, Interner& interner)
-      : stage_(stage), program_(stage.builder.program()), interner_(interner) {}
+      : stage_(stage),
+        program_(stage.builder.program()),
+        interner_(interner),
+        parts_halves_(stage.options.zero >= 2 && splits_backward(stage.options)) {}
 
   void lay_out(const std::vector<std::vector<Block>>& blocks) {
     declare(blocks);
@@ -31,19 +45,23 @@ class Layout {
   }
 
  private:
-  using Kind =
-      std::tuple<bool, bool, bool, int, int>;  // expert, partial, tied, chunk, ZeRO-3 block
+  // Expert, partial, tied, early; chunk, ZeRO-3 block.
+  using Kind = std::tuple<bool, bool, bool, bool, int, int>;
 
   // Each name once, with the block that has it first.
   void declare(const std::vector<std::vector<Block>>& blocks) {
     for (int chunk = 0; chunk < static_cast<int>(blocks.size()); ++chunk) {
       for (int b = 0; b < static_cast<int>(blocks[chunk].size()); ++b) {
-        for (const ParameterSpec& spec : blocks[chunk][b].parameters) {
+        const Block& block = blocks[chunk][b];
+        for (int p = 0; p < static_cast<int>(block.parameters.size()); ++p) {
+          const ParameterSpec& spec = block.parameters[p];
           const auto [known, is_new] =
               by_name_.try_emplace(spec.name, static_cast<int>(owners_.size()));
           if (is_new) {
             program_.parameters.push_back({spec});
-            owners_.push_back({chunk, b});
+            // Where ranks keep no whole gradient, the one of a micro-batch lives until all of its
+            // bucket is there: from I to W for as long as a schedule puts W off.
+            owners_.push_back({chunk, b, 0, parts_halves_ && comes_early(block, p)});
             stage_.names.push_back(interner_.name(spec.name));
             stage_.gradient_names.push_back(interner_.name("d." + spec.name));
           }
@@ -63,8 +81,8 @@ class Layout {
     const ParameterSpec& spec = parameter.spec;
     const Owner& owner = owners_[p];
     const bool tied = is_tied_copy(spec);
-    const Kind kind{spec.experts > 1, spec.partial_gradient, tied, owner.chunk,
-                    stage_.options.zero == 3 ? owner.block : 0};
+    const int block = stage_.options.zero == 3 ? owner.block : 0;
+    const Kind kind{spec.experts > 1, spec.partial_gradient, tied, owner.early, owner.chunk, block};
     const std::int64_t limit =
         stage_.options.bucket_bytes / size_of(main_dtype(stage_.options.dtype));
     const auto open = open_.find(kind);
@@ -79,8 +97,10 @@ class Layout {
       Bucket bucket{.name = interner_.name(cat("bucket ", b)),
                     .owners = stage_.mesh.spanned(spec.experts > 1 ? kExpertOwners : kDataOwners)};
       program_.buckets.push_back(std::move(bucket));
-      stage_.facts.push_back(
-          {.expert = spec.experts > 1, .partial = spec.partial_gradient, .tied = tied});
+      stage_.facts.push_back({.expert = spec.experts > 1,
+                              .partial = spec.partial_gradient,
+                              .tied = tied,
+                              .early = owner.early});
       if (!alone) open_.insert_or_assign(kind, b);
     }
     Bucket& bucket = program_.buckets[b];
@@ -168,6 +188,7 @@ class Layout {
   Stage& stage_;
   Program& program_;
   Interner& interner_;
+  bool parts_halves_;
   std::map<std::string, int> by_name_;
   std::vector<Owner> owners_;  // by parameter
   std::map<Kind, int> open_;   // buckets that take more

@@ -12,6 +12,16 @@ Placement placement_of(const StepOptions& options) {
                                              : options.user_schedule.placement;
 }
 
+bool splits_backward(const StepOptions& options) {
+  if (options.user_schedule.slots.empty()) return find_schedule(options.schedule).splits_backward;
+  for (const std::vector<Slot>& rank : options.user_schedule.slots) {
+    for (const Slot& slot : rank) {
+      if (slot.pass == Pass::weight_grad) return true;
+    }
+  }
+  return false;
+}
+
 PipelineShape pipeline_shape(const Mesh& mesh, const StepOptions& options) {
   int chunks = options.chunks;
   if (!options.user_schedule.slots.empty()) {

@@ -10,6 +10,8 @@
 namespace mb {
 
 Placement placement_of(const StepOptions& options);
+// True if some backward is parted into input and weight gradients.
+bool splits_backward(const StepOptions& options);
 // Stages of a pipeline rank, and all that a schedule is a function of.
 PipelineShape pipeline_shape(const Mesh& mesh, const StepOptions& options);
 std::vector<std::vector<Slot>> slots_of_step(const Mesh& mesh, const StepOptions& options);

@@ -214,9 +214,11 @@ class ScheduleWriter {
     return set(gradient_runs_[b][micro_batch].written[stage_.place[p]]);
   }
 
-  // `block` has written all of its gradients of this micro-batch.
-  void complete(const PreparedBlock& block, int micro_batch) {
+  // `block` has written its gradients of this slot.
+  void complete(const PreparedBlock& block, const Slot& slot) {
+    const int micro_batch = slot.micro_batch;
     for (int b : block.buckets) {
+      if (slot.pass == (stage_.facts[b].early ? Pass::weight_grad : Pass::input_grad)) continue;
       const Bucket& bucket = stage_.buckets()[b];
       const bool last = --remaining_[b] == 0;
       if (bucket.whole_gradient) {
@@ -238,9 +240,10 @@ class ScheduleWriter {
       pending_.push_back(reduction);
     }
   }
-  // What computation has to do with sums that have arrived, once it would not wait for them.
-  void finish_reductions(std::size_t left = 0) {
-    for (; pending_.size() > left; pending_.pop_front()) finish_reduction(stage_, pending_.front());
+  // What computation has to do with sums that have arrived: of those that one block has started,
+  // after the next block, which hides them, so that no third block's gradients wait for a sum.
+  void finish_reductions() {
+    for (; !pending_.empty(); pending_.pop_front()) finish_reduction(stage_, pending_.front());
   }
 
   // --- Computation ------------------------------------------------------------------------------
@@ -355,8 +358,8 @@ class ScheduleWriter {
       for (const PreparedStep& step : block.backward) {
         if (step.weight_half ? weights : inputs) stamp(block, run, step, slot.pass, slot);
       }
-      finish_reductions(1);
-      if (weights) complete(block, slot.micro_batch);
+      finish_reductions();
+      complete(block, slot);
     }
     if (inputs) pass_on(slot, dy);
   }

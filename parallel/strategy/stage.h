@@ -110,7 +110,8 @@ struct Stage {
   struct BucketFacts {
     int contributors = 0;  // blocks that write its gradient
     bool expert = false, partial = false, tied = false;
-    std::vector<int> parameters;                            // in the order of their offsets
+    bool early = false;           // complete with the input gradients of a split backward
+    std::vector<int> parameters;  // in the order of their offsets
     std::uint16_t gathered = 0, gradient = 0, reduced = 0;  // names
     std::uint32_t norm = 0, update = 0, cast_to_main = 0, cast_from_main = 0, start_sum = 0,
                   add = 0;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/analysis/theory.h"
+#include "bench/analysis/step_shape.h"
 #include "parallel/plan/plan.h"
 #include "parallel/plan/walk.h"
 #include "parallel/strategy/step.h"

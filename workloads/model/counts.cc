@@ -1,7 +1,5 @@
 #include "workloads/model/counts.h"
 
-#include "workloads/base/error.h"
-
 namespace mb {
 namespace {
 
@@ -24,12 +22,6 @@ std::int64_t layer_matmul_weights(const ModelConfig& model, std::int64_t experts
 
 std::int64_t norm_parameters(const ModelConfig& model) {
   return model.arch == Arch::llama ? model.hidden : 2 * model.hidden;
-}
-
-std::int64_t share(std::int64_t size, int ways, std::string_view what) {
-  require(size % ways == 0, "model.", what, "=", size, " does not divide over ", ways,
-          " tensor ranks");
-  return size / ways;
 }
 
 }  // namespace
@@ -77,19 +69,6 @@ double model_flops(const ModelConfig& model, std::int64_t sequences, FlopConvent
     }
   }
   return 0;
-}
-
-std::int64_t layer_activation_elements(const ModelConfig& model, std::int64_t batch, int ways) {
-  const std::int64_t heads = share(model.heads, ways, "heads");
-  const std::int64_t kv_heads = share(model.kv_heads, ways, "kv_heads");
-  const std::int64_t ffn = share(model.ffn, ways, "ffn");
-  // Whole on every tensor rank: both norms' inputs and outputs.
-  const std::int64_t whole = 4 * model.hidden;
-  // Split over tensor ranks: qkv, attention output and log-sum-exp, both sides of the activation.
-  const std::int64_t split = (2 * heads + 2 * kv_heads) * model.head_dim + heads +
-                             ffn * (model.arch == Arch::llama ? 3 : 2);
-  const std::int64_t statistics = model.arch == Arch::llama ? 2 : 4;
-  return batch * model.sequence * (whole + split + statistics);
 }
 
 }  // namespace mb

@@ -1,4 +1,4 @@
-// Closed forms of a model: parameters, FLOPs, activations. Each names its source.
+// Closed forms of a model: parameters and FLOPs. Each names its source.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,5 @@ std::string_view name_of(FlopConvention convention);
 // Model FLOPs of a step (forward and backward, nothing recomputed) over `sequences` sequences of
 // model.sequence tokens. The padded head is that of one tensor rank.
 double model_flops(const ModelConfig& model, std::int64_t sequences, FlopConvention convention);
-
-// Activation elements that one layer keeps for its backward, for `batch` sequences and `ways`
-// tensor ranks without sequence parallelism: both norms' inputs, outputs and statistics, qkv, the
-// attention output with its log-sum-exp, both sides of the MLP's activation. GPT at ways = 1:
-// 16 s b h + a s b (log-sum-exp) + 4 s b (norm statistics). Throws Error if heads, kv_heads or ffn
-// do not divide by `ways`.
-std::int64_t layer_activation_elements(const ModelConfig& model, std::int64_t batch, int ways);
 
 }  // namespace mb

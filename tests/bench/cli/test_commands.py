@@ -15,7 +15,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
-VERBS = ["run", "sim", "plan", "theory", "traffic", "models", "machines", "schedules", "cases"]
+VERBS = [
+    "run", "sim", "plan", "theory", "traffic", "memory", "models", "machines", "schedules", "cases"
+]
 SMALL = ["model=gpt-tiny", "mesh=dp2.pp2", "global_batch=8", "steps=2", "warm_up=1"]
 
 
@@ -152,6 +154,10 @@ def test_virtual_time_repeats_itself():
     (["run", "--trce", "x"], 2, ["--trce"]),
     (["fly"], 2, []),
     (["plan", "mesh=pp2", "--rank", "7"], 2, ["--rank 7", "0 to 1"]),
+    (["memory", "mesh=pp2", "--rank", "2"], 2, ["--rank 2", "0 to 1", "all"]),
+    (["memory", "mode=sim", "--run"], 2, ["--run", "mode=threads"]),
+    (["memory", "--zero-table", "mesh=dp2"], 2, ["mesh=dp2", "groups="]),
+    (["memory", "--zero-table", "groups=0"], 2, ["groups=0", "1,8,64"]),
     (["run", "--trace", "-"], 2, ["--trace -", "give a file"]),
     (["traffic", "mode=sim", "--run"], 2, ["--run", "mode=sim"]),
     (["models", "gpt-3"], 2, ["gpt-3", "did you mean"]),
@@ -242,6 +248,41 @@ def test_a_simulated_step_that_does_not_fit_says_so():
     row = strict(done.stdout)
     assert row["status"] == "oom_predicted"
     assert row["status_detail"]["needed_bytes"] > row["status_detail"]["capacity_bytes"]
+
+
+def test_memory_counts_what_the_plan_says_on_every_stage():
+    done = run("memory", "model=gpt-tiny", "mesh=dp2.pp2", "zero=2", "dtype=bf16", "offload=optimizer", "--run", "--json")
+    data = strict(done.stdout)
+    assert [report["stage"] for report in data["ranks"]] == [0, 1]
+    for report in data["ranks"]:
+        assert report["fits"]
+        for entry in report["classes"] + [report["total"], report["host"]]:
+            assert entry["measured_bytes"] == entry["plan_bytes"], entry
+            if entry["closed_form"] == "exact":
+                assert entry["closed_form_bytes"] == entry["plan_bytes"], entry
+        assert sum(entry["composition_bytes"] for entry in report["classes"]) == report["total"]["plan_bytes"]
+        assert sum(live["bytes"] for live in report["live"]) <= report["total"]["plan_bytes"]
+
+
+def test_memory_of_a_large_model_says_whether_it_fits():
+    case = ["model=gpt3-175b", "dtype=bf16", "micro_batch=1", "global_batch=64", "zero=1", "mode=sim"]
+    start = time.monotonic()
+    fits = strict(run("memory", *case, "mesh=tp8.pp8", "recompute=full", "--json").stdout)
+    assert time.monotonic() - start < 20  # 0.3 s on an idle core
+    assert len(fits["ranks"]) == 8 and all(report["fits"] for report in fits["ranks"])
+    over = strict(run("memory", *case, "mesh=tp8.pp4", "--json").stdout)
+    assert not over["ranks"][0]["fits"]
+
+
+def test_rank_picks_what_memory_tells():
+    case = ["model=gpt-tiny", "mesh=pp2", "global_batch=4"]
+    assert run("memory", *case, "--rank", "1").stdout.count("memory class") == 1
+    assert run("memory", *case, "--rank", "all").stdout.count("memory class") == 2
+
+
+def test_the_zero_table_is_figure_1_of_the_paper():
+    rows = strict(run("memory", "--zero-table", "params=7.5e9", "groups=64", "--json").stdout)["rows"]
+    assert [round(row["gb"], 1) for row in rows if row["state"] == "2 + 2 + 12"] == [120.0, 31.4, 16.6, 1.9]
 
 
 def test_versions_are_told():

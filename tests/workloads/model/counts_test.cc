@@ -4,8 +4,6 @@
 
 #include <map>
 
-#include "tests/support/error.h"
-
 namespace mb {
 namespace {
 
@@ -100,25 +98,6 @@ TEST(ModelFlops, AttentionIsAsWideAsTheHeadsNotTheModel) {
   const double narrow = model_flops(model, 1, FlopConvention::megatron);
   const double weights = 5120.0 * 64 * (2 * 64 + 2 * 8);
   EXPECT_EQ(wide - narrow, 4096 * 64 * (6 * weights + 6.0 * 4096 * 64 * 64));
-}
-
-TEST(LayerActivationElements, OfGptIsTheClosedForm) {
-  const ModelConfig m = find_model("gpt2");
-  const std::int64_t s = 1024, b = 4, h = 768, a = 12;
-  EXPECT_EQ(layer_activation_elements(m, b, 1), 16 * s * b * h + a * s * b + 4 * s * b);
-  // Norms stay whole, the rest splits: 4 + 12 / t.
-  EXPECT_EQ(layer_activation_elements(m, b, 4), (4 + 3) * s * b * h + a / 4 * s * b + 4 * s * b);
-}
-
-TEST(LayerActivationElements, OfLlamaKeepsGateUpAndNoMeans) {
-  const ModelConfig m = find_model("llama-tiny");
-  const std::int64_t tokens = 3 * 16;
-  EXPECT_EQ(layer_activation_elements(m, 3, 1), tokens * (4 * 32 + (64 + 32) + 4 + 3 * 88 + 2));
-}
-
-TEST(LayerActivationElements, WantsHeadsThatDivide) {
-  EXPECT_EQ(message_of([] { layer_activation_elements(find_model("llama-tiny"), 1, 4); }),
-            "model.kv_heads=2 does not divide over 4 tensor ranks");
 }
 
 }  // namespace
