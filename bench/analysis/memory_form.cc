@@ -107,6 +107,13 @@ class ActivationWalk {
   std::int64_t gone_ = 0;     // of the one before, which the next computation finds gone
 };
 
+bool backward_reads(const StepShape& shape, const RankBlock& block, const FlatBucket& bucket) {
+  if (block.kind == BlockKind::embedding) return false;
+  const bool anew =
+      shape.options.recompute == Recompute::full && shape.options.recompute_layers.has(block.layer);
+  return anew || !bucket.only_added;
+}
+
 // Buckets that ZeRO-3 gathers along the blocks that a rank enters.
 std::int64_t peak_gathered(const StepShape& shape, int rank, const std::vector<RankBlock>& blocks,
                            const std::vector<FlatBucket>& buckets) {
@@ -131,8 +138,7 @@ std::int64_t peak_gathered(const StepShape& shape, int rank, const std::vector<R
     int first = -1, last = -1;
     for (int u = 0; u < static_cast<int>(uses.size()); ++u) {
       const int block = uses[u] < 0 ? ~uses[u] : uses[u];
-      // The embedding's backward reads no parameter.
-      if (uses[u] < 0 && blocks[block].kind == BlockKind::embedding) continue;
+      if (uses[u] < 0 && !backward_reads(shape, blocks[block], bucket)) continue;
       if (std::find(bucket.blocks.begin(), bucket.blocks.end(), block) == bucket.blocks.end())
         continue;
       if (shape.options.reshard) live(u, u, bytes);

@@ -56,7 +56,7 @@ class RankParameters {
     add((q + 2 * kv) * h);
     if (gpt()) add(q + 2 * kv);
     add(q * h);
-    if (gpt()) add_shared(h);
+    if (gpt()) add_shared(h).added = true;
     add_norm();
     const std::int64_t ffn = model_.ffn / ways_, up = gpt() ? ffn : 2 * ffn;
     if (model_.experts > 1) {
@@ -68,7 +68,7 @@ class RankParameters {
     add(up * h);
     if (gpt()) add(up);
     add(ffn * h);
-    if (gpt()) add_shared(h);
+    if (gpt()) add_shared(h).added = true;
   }
   void head() {
     if (model_.norm == NormPlace::pre) add_norm();
@@ -144,6 +144,7 @@ std::vector<FlatBucket> flat_buckets(const StepShape& shape, int rank) {
       if (!alone) open.insert_or_assign(kind, b);
     }
     buckets[b].elements += p->elements;
+    buckets[b].only_added = buckets[b].only_added && p->added;
     used_by[b].insert(p->blocks.begin(), p->blocks.end());
   }
   for (std::size_t b = 0; b < buckets.size(); ++b) {

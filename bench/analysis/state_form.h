@@ -27,6 +27,7 @@ struct LocalParameter {
   bool expert = false;           // summed and owned without the expert ranks
   bool partial = false;          // its gradient is summed over tensor ranks as well
   bool tied = false;             // the other end of the pipeline has a copy
+  bool added = false;            // a bias that is added after a sum
   bool norm = false;             // its gradient comes with the input gradients
   std::vector<int> blocks = {};  // that use it, the first of them declares it
 };
@@ -43,8 +44,10 @@ std::int64_t local_parameters(const StepShape& shape, int rank);
 struct FlatBucket {
   std::int64_t elements = 0;  // with padding
   int owners = 1;
-  int sharers = 1;          // ranks that sum its gradient
-  bool early = false;       // which comes with the input gradients of a split backward
+  int sharers = 1;     // ranks that sum its gradient
+  bool early = false;  // which comes with the input gradients of a split backward
+  // Of biases that are added after a sum alone, which only a forward reads.
+  bool only_added = true;
   std::vector<int> blocks;  // of blocks_of, ascending
   std::int64_t slice() const { return elements / owners; }
 };

@@ -56,5 +56,37 @@ TEST(Memory, ExplanationNamesWhatIsLive) {
     }
 }
 
+TEST(Memory, EveryStageHasItsFullestRank) {
+  const Fixture f;
+  MeasuredMemory measured;
+  for (int rank = 0; rank < 4; ++rank) measured.push_back(memory_peak(f.plan.program_of(rank)));
+  measured[1]->total_bytes += 1;
+  const std::vector<MemoryReport> reports = memory_reports(f.plan, f.shape, measured);
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[0].rank, 1);
+  EXPECT_EQ(reports[1].stage, 1);
+}
+
+TEST(Memory, WhatIsLiveAtThePeakIsAllThatIsNotAlwaysThere) {
+  const Fixture f;
+  for (const MemoryReport& report : memory_reports(f.plan, f.shape, {})) {
+    std::int64_t live = 0;
+    for (const LiveTensors& tensors : report.live) live += tensors.bytes;
+    for (const Tensor& tensor : f.plan.programs[report.stage].tensors)
+      if (tensor.persistent && tensor.base == kNone) live += tensor.bytes;
+    EXPECT_EQ(live, report.total.plan_bytes);
+    EXPECT_FALSE(report.peak.empty());
+  }
+}
+
+TEST(Memory, TheSecondSpaceIsARowOfItsOwn) {
+  StepShape shape = small_shape("dp2.pp2", "1f1b", 4);
+  shape.options.offload_optimizer = true;
+  const Plan plan = plan_step(shape.model, shape.mesh, shape.options);
+  const MemoryReport report = memory_report(plan, shape, {});
+  EXPECT_GT(report.host.plan_bytes, 0);
+  EXPECT_EQ(report.host.closed_form_bytes, report.host.plan_bytes);
+}
+
 }  // namespace
 }  // namespace mb
