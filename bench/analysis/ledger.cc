@@ -20,6 +20,8 @@ struct Piece {
   bool partial = false;     // each tensor rank has a part of the gradient
   std::int64_t shared = 0;  // elements that neighbouring tensor ranks hold too
   bool table = false;       // the embedding, or the head that may be tied to it
+  bool norm = false;        // its gradient comes with those of inputs
+  bool bias = false;        // no backward reads it, but for a replay of the forward
 };
 
 // Parameters that data ranks sum, and with ZeRO own slices of, as a whole.
@@ -32,7 +34,8 @@ struct Reduced {
 };
 
 // Fills buckets with pieces, end to end, those apart that differ in who sums them, in their chunk,
-// or, with ZeRO-3, which gathers a block at once, in their block.
+// or, with ZeRO-3, which gathers a block at once, in their block; with ZeRO-2 and 3 also norms, if
+// the backward is split, as their gradients come earlier.
 class Filler {
  public:
   // Elements of a bucket at most, but for a piece that is larger by itself; nullopt: no limit.
@@ -42,24 +45,26 @@ class Filler {
     int chunk = 0, block = 0;
     bool tied_copy = false;
     bool alone = false;  // in a bucket of its own
+    bool early = false;
     int reads = 0;
   };
   void put(const Piece& piece, const Place& place) {
-    const Apart apart{piece.expert, piece.partial, place.tied_copy, place.chunk, place.block};
+    const Apart apart{piece.expert, piece.partial, place.tied_copy,
+                      place.early,  place.chunk,   place.block};
     const auto open = open_.find(apart);
     const bool fits = open != open_.end() && !place.alone &&
                       (!limit_ || buckets_[open->second].elements + piece.elements <= *limit_);
     const std::size_t at = fits ? open->second : buckets_.size();
-    if (!fits)
-      buckets_.push_back({.of = piece, .tied_copy = place.tied_copy, .reads = place.reads});
+    if (!fits) buckets_.push_back({.of = piece, .tied_copy = place.tied_copy});
     if (!fits && !place.alone) open_[apart] = at;
     buckets_[at].elements += piece.elements;
+    buckets_[at].reads = std::max(buckets_[at].reads, place.reads);
     if (piece.shared > 0) buckets_[at].shared.push_back(piece.shared);
   }
   std::vector<Reduced> take() { return std::move(buckets_); }
 
  private:
-  using Apart = std::tuple<bool, bool, bool, int, int>;
+  using Apart = std::tuple<bool, bool, bool, bool, int, int>;
   std::optional<std::int64_t> limit_;
   std::vector<Reduced> buckets_;
   std::map<Apart, std::size_t> open_;  // those that take more
@@ -226,7 +231,7 @@ class Writer {
   bool learned_biases() const { return model_.arch == Arch::gpt; }
 
   void norm(std::vector<Piece>& pieces) const {
-    pieces.push_back({.elements = model_.hidden, .partial = sequence_parallel_});
+    pieces.push_back({.elements = model_.hidden, .partial = sequence_parallel_, .norm = true});
     if (learned_biases()) pieces.push_back(pieces.back());
   }
   Piece table() const {
@@ -254,9 +259,9 @@ class Writer {
     std::vector<Piece> pieces;
     norm(pieces);
     pieces.push_back({.elements = (q + kv) * h, .shared = shared * h});
-    if (biases) pieces.push_back({.elements = q + kv, .shared = shared});
+    if (biases) pieces.push_back({.elements = q + kv, .shared = shared, .bias = true});
     pieces.push_back({.elements = h * q});
-    if (biases) pieces.push_back({.elements = h, .partial = sequence_parallel_});
+    if (biases) pieces.push_back({.elements = h, .partial = sequence_parallel_, .bias = true});
     norm(pieces);
     if (mixture()) {
       const std::int64_t experts = model_.experts / mesh_.size(Axis::ep);
@@ -266,9 +271,9 @@ class Writer {
       return pieces;
     }
     pieces.push_back({.elements = up * h});
-    if (biases) pieces.push_back({.elements = up});
+    if (biases) pieces.push_back({.elements = up, .bias = true});
     pieces.push_back({.elements = h * ffn});
-    if (biases) pieces.push_back({.elements = h, .partial = sequence_parallel_});
+    if (biases) pieces.push_back({.elements = h, .partial = sequence_parallel_, .bias = true});
     return pieces;
   }
 
@@ -279,21 +284,31 @@ class Writer {
     return false;
   }
 
+  // Of a chunk's blocks, of which the first may be the embedding: the layers count from 1.
+  bool is_replayed(int chunk, int block) const {
+    int layer = block - 1;
+    for (int before = 0; before < stage(chunk); ++before) layer += layout_[before];
+    return options_.recompute == Recompute::full && options_.recompute_layers.has(layer);
+  }
+
   // All blocks' pieces from the last to the first, as the backward finishes them. A tied table
   // that both ends of the pipeline read on one rank is the embedding's.
   std::vector<Reduced> buckets() const {
     const bool zero3 = options_.zero == 3;
+    const bool halves = options_.zero >= 2 && splits_backward(options_);
     const bool both_ends = has_stage(0) && has_stage(stages() - 1);
     Filler filler(zero3 ? std::nullopt : std::optional(options_.bucket_bytes / size_of(main())));
     const auto put_block = [&](const std::vector<Piece>& pieces, int chunk, int block, int reads) {
       for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
         const bool tied = piece->table && model_.tied, one = tied && both_ends;
         if (one && block > 0) continue;
+        const int own = piece->bias && !is_replayed(chunk, block) ? 1 : reads;
         filler.put(*piece, {.chunk = chunk,
                             .block = zero3 ? block : 0,
                             .tied_copy = tied && !both_ends,
                             .alone = zero3 && one,
-                            .reads = one ? reads + 2 : reads});  // two of them the head's
+                            .early = halves && piece->norm,
+                            .reads = one ? own + 2 : own});  // two of them the head's
       }
     };
     for (int chunk = pipeline_.chunks - 1; chunk >= 0; --chunk) {
