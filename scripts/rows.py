@@ -136,7 +136,7 @@ COLUMNS = ("mesh", "step ms", "tokens/s", "MFU %", "bubble %", "own cores %", "t
            "exposed comm %", "peak MiB", "loss", "verified")
 NOTES = """\
 Medians over steps. bubble: share of the pipeline window in which a stage computes nothing, waiting for a core
-included; own cores: the same steps replayed as if every rank had a core; theory: (p-1)/(m+p-1).
+included; own cores: the same steps replayed as if every rank had a core; theory: the schedule's closed form.
 exposed comm: communication that no computation hides, as share of the step."""
 
 

@@ -5,8 +5,11 @@ from collections import defaultdict
 import rows as rows_of
 from figures import look
 
-LOOKS = {"1f1b": (look.BLUE, "o", 2**0.07), "gpipe": (look.VERMILION, "s", 2**-0.07)}
-OTHER = (look.GREEN, "^", 1.0)
+LOOKS = {"1f1b": (look.BLUE, "o", 2**0.07), "gpipe": (look.VERMILION, "s", 2**-0.07),
+         "interleaved": (look.PURPLE, "D", 2**0.14), "zb-h1": (look.GREEN, "^", 1.0),
+         "interleaved-zb": (look.SKY, "P", 2**-0.14), "zb-v": (look.ORANGE, "v", 2**0.21),
+         "dualpipe-v": (look.YELLOW, "X", 2**-0.21)}
+OTHER = (look.BLACK, "x", 1.0)
 # By virtual_time: the metrics that are drawn, and what to call them.
 KINDS = {True: [("bubble_fraction", "virtual time")],
          False: [("bubble_fraction", "measured"), ("bubble_fraction_own_cores", "a core for each rank")]}
@@ -47,12 +50,24 @@ def bubble(rows):
     return figure
 
 
+def closed_forms(rows):
+    """[(schedules, [(m, share)])], one for those that are alike; times of virtual time go before measured ones."""
+    by_schedule = defaultdict(dict)
+    for row in sorted(rows, key=lambda row: row["virtual_time"]):
+        if (share := row["theory"]["bubble_fraction"]) is not None:
+            by_schedule[row["params"].get("schedule", "?")][rows_of.micro_batches(row)] = share
+    alike = defaultdict(list)
+    for schedule, shares in sorted(by_schedule.items()):
+        alike[tuple(sorted((m, round(share, 9)) for m, share in shares.items()))].append(schedule)
+    return [(schedules, list(points)) for points, schedules in alike.items()]
+
+
 def _panel(ax, stages, group, handles):
-    theory = {rows_of.micro_batches(row): row["theory"]["bubble_fraction"] for row in group}
-    points = sorted((m, share) for m, share in theory.items() if share is not None)
-    line, = ax.plot([m for m, _ in points], [100 * share for _, share in points], "--",
-                    color=look.BLACK, marker="_", markersize=14, linewidth=1.2, zorder=1)
-    handles["closed form (p-1) / (m+p-1)"] = line
+    for schedules, points in closed_forms(group):
+        colour = LOOKS.get(schedules[0], OTHER)[0] if len(schedules) == 1 else look.BLACK
+        line, = ax.plot([m for m, _ in points], [100 * share for _, share in points], "--",
+                        color=colour, marker="_", markersize=14, linewidth=1.2, zorder=1)
+        handles[f"closed form, {' and '.join(schedules)}"] = line
     series = defaultdict(list)
     for row in group:
         for metric, kind in KINDS[row["virtual_time"]]:
@@ -60,7 +75,7 @@ def _panel(ax, stages, group, handles):
                 series[row["params"].get("schedule", "?"), kind].append((rows_of.micro_batches(row), share))
     for (schedule, kind), members in sorted(series.items(), key=lambda s: (s[0][0], list(MARKERS).index(s[0][1]))):
         handles[f"{schedule}, {kind}"] = _points(ax, schedule, kind, sorted(members, key=lambda m: m[0]))
-    ticks = sorted(theory)
+    ticks = sorted({rows_of.micro_batches(row) for row in group})
     ax.set_xscale("log", base=2)
     ax.set_xticks(ticks, [str(m) for m in ticks])
     ax.set_xticks([], minor=True)

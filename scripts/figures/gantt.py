@@ -1,4 +1,4 @@
-"""Forwards and backwards of a pipeline over time, a lane for each stage; the bubble is shaded."""
+"""Forwards and backwards of a pipeline over time, a lane for each rank of it; the bubble is shaded."""
 
 import json
 import pathlib
@@ -8,9 +8,10 @@ from decimal import Decimal
 import rows as rows_of
 from figures import look
 
-PASSES = {"forward": (look.SKY, ""), "backward": (look.ORANGE, ""), "input_grad": (look.ORANGE, ""),
+PASSES = {"forward": (look.SKY, ""), "backward": (look.ORANGE, ""), "input_grad": (look.VERMILION, ""),
           "weight_grad": (look.YELLOW, "//"), "recompute": (look.PURPLE, "..")}
 OPTIMIZER = (look.GREEN, "..")
+DARKER = 0.6  # each further chunk of a rank
 MOST_PANELS = 8
 
 
@@ -54,12 +55,13 @@ def _ns(microseconds):
 
 
 def compute_spans(trace):
-    """(rank, stage, pass, micro_batch, start_ns, end_ns) of what the compute streams did."""
+    """(rank, stage, pass, micro_batch, start_ns, end_ns, chunk) of what the compute streams did."""
     for event in trace["traceEvents"]:
         if event.get("ph") != "X" or event.get("cat") != "compute":
             continue
         args, start = event["args"], _ns(event["ts"])
-        yield event["pid"], args["stage"], args["pass"], args["micro_batch"], start, start + _ns(event["dur"])
+        end = start + _ns(event["dur"])
+        yield event["pid"], args["stage"], args["pass"], args["micro_batch"], start, end, args.get("chunk", 0)
 
 
 def union(spans):
@@ -82,21 +84,22 @@ def one_pipeline(spans):
 
 
 def blocks(spans):
-    """{(stage, pass, micro_batch): (start_ns, end_ns)}: a slot of the schedule, first to last operation."""
+    """{(stage, pass, micro_batch, chunk): (start_ns, end_ns)}: a slot of the schedule, first to last operation."""
     found = {}
-    for _, stage, name, micro_batch, start, end in spans:
-        if name in PASSES:
-            known = found.get((stage, name, micro_batch), (start, end))
-            found[stage, name, micro_batch] = min(known[0], start), max(known[1], end)
+    for _, stage, name, micro_batch, start, end, chunk in spans:
+        if name in PASSES and name != "recompute":  # it lies between the operations of its backward
+            slot = stage, name, micro_batch, chunk
+            known = found.get(slot, (start, end))
+            found[slot] = min(known[0], start), max(known[1], end)
     return found
 
 
 def computed(spans):
-    """{(stage, pass): spans without overlap in which it computed}, of all that is drawn."""
+    """{(stage, pass, chunk): spans without overlap in which it computed}, of all that is drawn."""
     found = defaultdict(list)
-    for _, stage, name, _, start, end in spans:
+    for _, stage, name, _, start, end, chunk in spans:
         if name in PASSES or name == "optimizer":
-            found[stage, name].append((start, end))
+            found[stage, name, chunk].append((start, end))
     return {key: union(parts) for key, parts in found.items()}
 
 
@@ -105,7 +108,7 @@ def gaps(spans):
     of_pipeline = [span for span in spans if span[2] in PASSES]
     window = min(span[4] for span in of_pipeline), max(span[5] for span in of_pipeline)
     busy = defaultdict(list)
-    for _, stage, _, _, start, end in spans:
+    for _, stage, _, _, start, end, _ in spans:
         if min(end, window[1]) > max(start, window[0]):
             busy[stage].append((max(start, window[0]), min(end, window[1])))
     empty = {}
@@ -133,11 +136,10 @@ def gantt(traces):
     handles = {}
     for ax, (title, spans) in zip(grid, panels):
         _panel(ax, title, spans, handles)
-    names = [name for name in ("forward", "backward", *handles) if name in handles]
-    handles = {name: handles[name] for name in dict.fromkeys(names)}
+    handles = {name: handles[name] for name in sorted(handles, key=_legend_order)}
     figure.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False)
     look.annotate(figure, [
-        "Boxes: one micro-batch through one stage, its number inside; strong colour where it computes, pale where it is "
+        "Boxes: one micro-batch through one chunk of a stage, its number inside; strong colour where it computes, pale where it is "
         "held up.",
         "Hatched, the bubble: the stage computes nothing. Where ranks share cores, waiting for one is bubble too.",
         "Window: first forward start to last backward end over all stages. n = 1: the last recorded step.",
@@ -162,15 +164,18 @@ def _panel(ax, title, spans, handles):
         whole = bar(stage, *window, color="white", hatch="////", edgecolor=look.GREY, linewidth=0)
         if spans_of:
             handles["bubble"] = whole
-    for (stage, name), parts in computed(spans).items():
-        colour, hatch = PASSES.get(name, OPTIMIZER)
+    def shade(name, chunk):
+        return tuple(part * DARKER**chunk for part in to_rgb(PASSES.get(name, OPTIMIZER)[0]))
+
+    for (stage, name, chunk), parts in computed(spans).items():
         for start, end in parts:
-            handles[name.replace("_", " ")] = bar(stage, start, end, color=colour, hatch=hatch, linewidth=0)
-    for (stage, name, micro_batch), (start, end) in sorted(blocks(spans).items()):
-        bar(stage, start, end, color=(*to_rgb(PASSES[name][0]), 0.3), edgecolor="black", linewidth=0.6)
+            handles[_legend(name, chunk)] = bar(stage, start, end, color=shade(name, chunk),
+                                                hatch=PASSES.get(name, OPTIMIZER)[1], linewidth=0)
+    for (stage, name, micro_batch, chunk), (start, end) in sorted(blocks(spans).items()):
+        bar(stage, start, end, color=(*shade(name, chunk), 0.3), edgecolor="black", linewidth=0.6)
         if end - start > length / 110:
             ax.text(((start + end) / 2 - origin) * scale, stage, str(micro_batch), ha="center", va="center",
-                    fontsize=8)
+                    fontsize=8, color="white" if chunk else "black")
     idle = sum(end - start for spans_of in empty.values() for start, end in spans_of)
     share = idle / ((window[1] - window[0]) * len(empty))
     ax.set_title(f"{title}: bubble {100 * share:.1f} % of the pipeline window", loc="left")
@@ -178,6 +183,17 @@ def _panel(ax, title, spans, handles):
     ax.set_ylim(max(empty) + 0.6, min(empty) - 0.6)
     ax.set_xlim(0, length * scale)
     ax.set_xlabel(f"time since the step began ({unit})")
+
+
+def _legend(name, chunk):
+    return name.replace("_", " ") + (f", chunk {chunk}" if chunk else "")
+
+
+def _legend_order(legend):
+    """By pass as PASSES has them, then the optimizer and the bubble."""
+    name, _, chunk = legend.partition(", ")
+    order = [_legend(known, 0) for known in PASSES]
+    return order.index(name) if name in order else len(order), chunk, name
 
 
 def _title(trace, row):

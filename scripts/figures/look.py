@@ -1,5 +1,7 @@
 """What all figures share: colours, hatches, caption, footer, and how they are written."""
 
+import textwrap
+
 # Okabe and Ito's colours, told apart by every kind of colour vision.
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
@@ -87,8 +89,7 @@ def labels(rows):
 
 
 def _pairs(params, keys):
-    words = [f"{key}={params.get(key)}" for key in keys]
-    return [" ".join(words)] if words else []
+    return textwrap.wrap(" ".join(f"{key}={params.get(key)}" for key in keys), 32, break_on_hyphens=False)
 
 
 def time_unit(seconds):

@@ -74,6 +74,20 @@ def test_bubble_draws_the_rows_own_numbers_beside_the_closed_form():
     assert ax.get_title() == "p = 4 stages" and "n = 5" in texts(ax.figure)
 
 
+def test_bubble_draws_the_closed_form_of_each_schedule_that_has_one():
+    rows = [make_row("pp4", m, schedule=s, mode="sim") for m in (4, 8) for s in ("1f1b", "gpipe", "zb-h1", "zb-v")]
+    for row in rows:
+        if row["params"]["schedule"] == "zb-h1":
+            row["theory"]["bubble_fraction"] /= 2
+        if row["params"]["schedule"] == "zb-v":
+            row["theory"]["bubble_fraction"] = None
+    figure = bubble.bubble(rows)
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert [name for name in shown if name.startswith("closed form")] == [
+        "closed form, 1f1b and gpipe", "closed form, zb-h1"]
+    assert "zb-v, virtual time" in shown
+
+
 def test_bubble_draws_the_replay_where_the_row_has_one():
     row = make_row()
     row["metrics"]["bubble_fraction_own_cores"] = metric_of([0.28] * 5, "1")
@@ -166,9 +180,21 @@ def test_gantt_numbers_the_micro_batches_and_nothing_overlaps():
         assert all(a[1] <= b[0] for a, b in zip(of_stage, of_stage[1:]))
 
 
+def test_gantt_tells_chunks_and_halves_of_the_backward_apart():
+    trace = {"name": "pipe", **make_trace(2, 1)}
+    events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    for event, name in zip(events, ("input_grad", "weight_grad", "forward", "forward")):
+        event["args"] = {**event["args"], "pass": name, "chunk": int(name != "input_grad")}
+    figure = gantt.gantt([(trace, None)])
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"input grad", "weight grad, chunk 1", "forward, chunk 1"} <= set(shown)
+    colours = {patch.get_facecolor()[:3] for patch in figure.axes[0].patches if patch.get_linewidth() == 0}
+    assert len(colours) >= 3
+
+
 def test_gantt_keeps_nanoseconds():
     event = make_trace(1, 1)["traceEvents"][1] | {"ts": "9007199254740.993", "dur": "0.001"}
-    (_, _, _, _, start, end), = gantt.compute_spans({"traceEvents": [event]})
+    (_, _, _, _, start, end, _), = gantt.compute_spans({"traceEvents": [event]})
     assert (start, end) == (9007199254740993, 9007199254740994)
 
 
