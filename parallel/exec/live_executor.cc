@@ -195,10 +195,7 @@ class Rank {
       if (bucket.main != kNone)
         fill(bucket, bucket.main, bucket.ways == 1, parameter.offset, values);
     }
-    for (const Bucket& bucket : program_.buckets) {
-      if (settings_.poison && bucket.ways > 1 && bucket.whole_value && opens_with_gather(bucket))
-        poison_slices_of_others(bucket);
-    }
+    if (settings_.poison) poison_slices_of_others();
   }
 
   // Whether the step gathers the parameters before anything else uses them.
@@ -211,12 +208,16 @@ class Rank {
     }
     return false;
   }
-  void poison_slices_of_others(const Bucket& bucket) {
-    const std::int64_t slice = program_.tensors[bucket.value].bytes / bucket.ways;
-    const int own = plan_.mesh.index_in(bucket.owners, rank_);
-    for (int owner = 0; owner < bucket.ways; ++owner) {
-      if (owner != own)
-        poison(static_cast<std::byte*>(address(bucket.value)) + owner * slice, slice);
+  // Of parameters that the next step gathers.
+  void poison_slices_of_others() {
+    for (const Bucket& bucket : program_.buckets) {
+      if (bucket.ways == 1 || !bucket.whole_value || !opens_with_gather(bucket)) continue;
+      const std::int64_t slice = program_.tensors[bucket.value].bytes / bucket.ways;
+      const int own = plan_.mesh.index_in(bucket.owners, rank_);
+      for (int owner = 0; owner < bucket.ways; ++owner) {
+        if (owner != own)
+          poison(static_cast<std::byte*>(address(bucket.value)) + owner * slice, slice);
+      }
     }
   }
 
@@ -233,6 +234,7 @@ class Rank {
     for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
       if (program_.tensors[t].persistent && program_.tensors[t].base == kNone) bury(t);
     }
+    poison_slices_of_others();
   }
 
   // Values from `offset` of the bucket on, as far as `id`, the whole of it or this rank's slice,
