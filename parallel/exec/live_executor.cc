@@ -19,6 +19,7 @@
 #include "parallel/plan/text.h"
 #include "workloads/base/error.h"
 #include "workloads/base/half.h"
+#include "workloads/base/mutation.h"
 #include "workloads/ops/peak.h"
 
 namespace mb {
@@ -275,8 +276,9 @@ class Rank {
       const Instruction& instruction = program_.instructions[id];
       const int stream = static_cast<int>(instruction.stream);
       for (TensorId t : lifetimes_.born_at(id)) memory_.take(program_.tensors[t], id);
-      for (InstructionId before : program_.after(instruction))
-        device_->wait(stream, events[before]);
+      for (InstructionId before : program_.after(instruction)) {
+        if (!mutated("waits_left_out")) device_->wait(stream, events[before]);
+      }
       events[id] = device_->submit(stream, [this, id] { execute(id); });
       for (TensorId t : lifetimes_.dead_after(id)) memory_.give(program_.tensors[t]);
     }
@@ -347,6 +349,8 @@ class Rank {
       for (std::size_t i = 0; i < writes.size(); ++i) out[i] = address(writes[i]);
       OpContext context = context_;
       context.micro_batch = std::max(instruction.label.micro_batch, 0);
+      if (mutated("dropout_not_restored") && instruction.label.pass == Pass::recompute)
+        ++context.seed;
       context.first_sample = (static_cast<std::int64_t>(context.data_index) * plan_.micro_batches +
                               context.micro_batch) *
                              plan_.micro_batch;
@@ -371,7 +375,9 @@ class Rank {
       for (std::size_t i = 0; i < writes.size(); ++i) out[i] = operand(writes[i]);
       const auto& collective = std::get<Collective>(instruction.action);
       if (collective.slices > 1) {
-        const int owner = plan_.mesh.index_in(collective.owners, rank_);
+        int owner = plan_.mesh.index_in(collective.owners, rank_);
+        if (mutated("tied_partitions_differ") && program_.stage > 0)
+          owner = collective.slices - 1 - owner;
         in[0] = out[0] = slice_of(out[0], collective.slices, owner);
       }
       run_collective(comm, collective, std::span(in.data(), reads.size()),

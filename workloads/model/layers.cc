@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "workloads/base/error.h"
+#include "workloads/base/mutation.h"
 #include "workloads/model/block_writer.h"
 #include "workloads/model/expert_part.h"
 
@@ -542,7 +543,7 @@ Block head_block(const ModelConfig& model, const BlockShape& shape) {
   w.exchange(kForward, "loss.max", {Kind::maximum}, {maximum}, maximum);
   w.forward("loss.sums", VocabularySums{rows, local, model.vocabulary}, {logits, labels, maximum},
             {sums});
-  w.sum(kForward, "loss.sums", sums);
+  if (!mutated("loss_of_a_slice")) w.sum(kForward, "loss.sums", sums);
   w.forward("loss", CrossEntropy{rows}, {labels, sums, scalars}, {scalars});
 
   w.backward("loss", CrossEntropyGradient{rows, local, model.vocabulary},
