@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "parallel/comm/collective.h"
 #include "workloads/base/dtype.h"
 #include "workloads/base/half.h"
+#include "workloads/base/mutation.h"
 
 namespace mb {
 
@@ -49,6 +51,9 @@ class Block {
     }
     combine(from(0), from(1), op);
     for (std::size_t k = 2; k < buffers.size(); ++k) combine(wide_, from(k), op);
+    if (mutated("mean_instead_of_sum") && std::is_same_v<Op, Sum>) {
+      for (std::int64_t i = 0; i < count; ++i) wide_[i] /= static_cast<Main<T>>(buffers.size());
+    }
     if constexpr (!kIsMain<T>) {
       for (std::int64_t i = 0; i < count; ++i) rounded_[i] = T(wide_[i]);
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "workloads/base/error.h"
+#include "workloads/base/mutation.h"
 
 namespace mb {
 namespace {
@@ -73,7 +74,10 @@ void run_collective(Comm& comm, const Collective& collective, std::span<const Op
   switch (collective.kind) {
     case CollectiveKind::all_reduce:
       bring(collective, from, to);
-      return comm.all_reduce(to.data, to.elements, to.type, collective.op);
+      // The size of the type instead, where that is more; other memory follows.
+      return comm.all_reduce(
+          to.data, mutated("size_as_count") ? std::max<std::int64_t>(to.elements, 8) : to.elements,
+          to.type, collective.op);
     case CollectiveKind::all_gather: {
       const std::int64_t part = part_of(comm, collective, to.elements);
       if (!in_place) check_size(collective, from, part);

@@ -20,6 +20,7 @@
 #include "parallel/plan/text.h"
 #include "workloads/base/error.h"
 #include "workloads/base/half.h"
+#include "workloads/base/mutation.h"
 #include "workloads/ops/peak.h"
 
 namespace mb {
@@ -174,10 +175,7 @@ class Rank {
       if (bucket.main != kNone)
         fill(bucket, bucket.main, bucket.ways == 1, parameter.offset, values);
     }
-    for (const Bucket& bucket : program_.buckets) {
-      if (settings_.poison && bucket.ways > 1 && bucket.whole_value && opens_with_gather(bucket))
-        poison_slices_of_others(bucket);
-    }
+    if (settings_.poison) poison_slices_of_others();
   }
 
   // Whether the step gathers the parameters before anything else uses them.
@@ -190,12 +188,16 @@ class Rank {
     }
     return false;
   }
-  void poison_slices_of_others(const Bucket& bucket) {
-    const std::int64_t slice = program_.tensors[bucket.value].bytes / bucket.ways;
-    const int own = plan_.mesh.index_in(bucket.owners, rank_);
-    for (int owner = 0; owner < bucket.ways; ++owner) {
-      if (owner != own)
-        poison(static_cast<std::byte*>(address(bucket.value)) + owner * slice, slice);
+  // Of parameters that the next step gathers.
+  void poison_slices_of_others() {
+    for (const Bucket& bucket : program_.buckets) {
+      if (bucket.ways == 1 || !bucket.whole_value || !opens_with_gather(bucket)) continue;
+      const std::int64_t slice = program_.tensors[bucket.value].bytes / bucket.ways;
+      const int own = plan_.mesh.index_in(bucket.owners, rank_);
+      for (int owner = 0; owner < bucket.ways; ++owner) {
+        if (owner != own)
+          poison(static_cast<std::byte*>(address(bucket.value)) + owner * slice, slice);
+      }
     }
   }
 
@@ -212,6 +214,7 @@ class Rank {
     for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
       if (program_.tensors[t].persistent && program_.tensors[t].base == kNone) bury(t);
     }
+    poison_slices_of_others();
   }
 
   // Values from `offset` of the bucket on, as far as `id`, the whole of it or this rank's slice,
@@ -252,8 +255,9 @@ class Rank {
       const Instruction& instruction = program_.instructions[id];
       const int stream = static_cast<int>(instruction.stream);
       for (TensorId t : lifetimes_.born_at(id)) memory_.take(program_.tensors[t], id);
-      for (InstructionId before : program_.after(instruction))
-        device_->wait(stream, events[before]);
+      for (InstructionId before : program_.after(instruction)) {
+        if (!mutated("waits_left_out")) device_->wait(stream, events[before]);
+      }
       events[id] = device_->submit(stream, [this, id] { execute(id); });
       for (TensorId t : lifetimes_.dead_after(id)) memory_.give(program_.tensors[t]);
     }
@@ -324,6 +328,8 @@ class Rank {
       for (std::size_t i = 0; i < writes.size(); ++i) out[i] = address(writes[i]);
       OpContext context = context_;
       context.micro_batch = std::max(instruction.label.micro_batch, 0);
+      if (mutated("dropout_not_restored") && instruction.label.pass == Pass::recompute)
+        ++context.seed;
       context.first_sample = (static_cast<std::int64_t>(context.data_index) * plan_.micro_batches +
                               context.micro_batch) *
                              plan_.micro_batch;
@@ -346,7 +352,9 @@ class Rank {
       for (std::size_t i = 0; i < writes.size(); ++i) out[i] = operand(writes[i]);
       const auto& collective = std::get<Collective>(instruction.action);
       if (collective.slices > 1) {
-        const int owner = plan_.mesh.index_in(collective.owners, rank_);
+        int owner = plan_.mesh.index_in(collective.owners, rank_);
+        if (mutated("tied_partitions_differ") && program_.stage > 0)
+          owner = collective.slices - 1 - owner;
         in[0] = out[0] = slice_of(out[0], collective.slices, owner);
       }
       run_collective(comm, collective, std::span(in.data(), reads.size()),

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "parallel/schedule/orders.h"
+#include "workloads/base/mutation.h"
 
 namespace mb {
 namespace {
@@ -26,7 +27,7 @@ std::vector<Slot> in_rounds(Pass pass, const PipelineShape& shape) {
 // Interleaved 1F1B (Narayanan et al., SC 2021, section 2.2; rounds of more micro-batches than ranks
 // as in Megatron-LM). One chunk a rank is 1F1B, which warms up half as long.
 std::vector<Slot> interleaved(int rank, const PipelineShape& shape) {
-  if (shape.chunks == 1) return one_f_one_b(rank, shape);
+  if (shape.chunks == 1 && !mutated("one_chunk_warms_up_longer")) return one_f_one_b(rank, shape);
   const std::vector<Slot> forwards = in_rounds(Pass::forward, shape);
   const std::vector<Slot> backwards = in_rounds(Pass::backward, shape);
   const int count = static_cast<int>(forwards.size());

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "parallel/schedule/orders.h"
+#include "workloads/base/mutation.h"
 
 namespace mb {
 
@@ -14,6 +15,7 @@ std::vector<Slot> one_f_one_b(int rank, const PipelineShape& shape) {
     order.push_back({Pass::forward, m});
     order.push_back({Pass::backward, m - warm_up});
   }
+  if (micro_batches < shape.ranks && mutated("few_micro_batches_not_drained")) return order;
   for (int m = micro_batches - warm_up; m < micro_batches; ++m)
     order.push_back({Pass::backward, m});
   return order;

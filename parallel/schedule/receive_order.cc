@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "workloads/base/mutation.h"
+
 namespace mb {
 namespace {
 
@@ -41,6 +43,7 @@ class UnitTime {
       const int last_reached = static_cast<int>(reached - ends_[rank].begin());
       order.push_back({message.slot, std::min(last_reached, std::max(message.slot - 1, 0))});
     }
+    if (mutated("receives_swapped") && order.size() > 1) std::swap(order[0], order[1]);
     for (std::size_t i = order.size(); i-- > 1;)
       order[i - 1].before = std::min(order[i - 1].before, order[i].before);
     return order;

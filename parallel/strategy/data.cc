@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "parallel/strategy/stage.h"
+#include "workloads/base/mutation.h"
 
 namespace mb {
 namespace {
@@ -36,6 +37,7 @@ void emit_sum_of_slice(Stage& stage, int b, Group group, std::uint16_t site) {
 
 // Key and value heads that several tensor ranks hold get their gradient from all of them.
 void emit_shared_head_sums(Stage& stage, int b, TensorId whole, const Label& label) {
+  if (mutated("shared_heads_apart")) return;
   for (int p : stage.facts[b].parameters) {
     const Parameter parameter = stage.builder.program().parameters[p];
     if (parameter.spec.split != Split::rows) continue;
@@ -125,7 +127,7 @@ void finish_reduction(Stage& stage, const Reduction& reduction) {
                        {to});
   }
   if (to_add != kNone) {
-    if (reduction.first) {
+    if (reduction.first || mutated("reduced_slice_overwritten")) {
       stage.builder.emit(Stream::compute, label, Compute{facts.start_sum}, {to_add},
                          {bucket.gradient});
     } else {
@@ -134,13 +136,17 @@ void finish_reduction(Stage& stage, const Reduction& reduction) {
     }
   }
   if (!reduction.last) return;
+  if (mutated("summed_over_context_twice"))
+    emit_sum_of_slice(stage, reduction.bucket, group_of(Axis::cp), bucket.name);
   if (bucket.ways > 1) emit_sum_of_slice(stage, reduction.bucket, kReplicas, bucket.name);
-  if (facts.partial) emit_sum_of_slice(stage, reduction.bucket, group_of(Axis::tp), bucket.name);
+  if (facts.partial && !mutated("partial_gradients_apart"))
+    emit_sum_of_slice(stage, reduction.bucket, group_of(Axis::tp), bucket.name);
 }
 
 void emit_tied_sum(Stage& stage) {
   for (int b = 0; b < static_cast<int>(stage.facts.size()); ++b) {
-    if (stage.facts[b].tied) emit_sum_of_slice(stage, b, kEnds, stage.sites.tied);
+    if (stage.facts[b].tied && !mutated("tied_sum_left_out"))
+      emit_sum_of_slice(stage, b, kEnds, stage.sites.tied);
   }
 }
 

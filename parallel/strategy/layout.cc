@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "workloads/base/error.h"
+#include "workloads/base/mutation.h"
 
 namespace mb {
 
@@ -44,7 +45,7 @@ std::vector<int> stage_layers(const ModelConfig& model, const Mesh& mesh,
                               const StepOptions& options) {
   const PipelineShape shape = pipeline_shape(mesh, options);
   const int stages = shape.ranks * shape.chunks, total = static_cast<int>(model.layers);
-  if (!options.layout.empty()) {
+  if (!options.layout.empty() && !mutated("layout_ignored")) {
     const int sum = std::accumulate(options.layout.begin(), options.layout.end(), 0);
     require(static_cast<int>(options.layout.size()) == stages && sum == total, "layout= has ",
             options.layout.size(), " stages and ", sum, " layers; give the layers of each of ",
@@ -60,7 +61,8 @@ std::vector<int> stage_layers(const ModelConfig& model, const Mesh& mesh,
           " stages (pp=", shape.ranks, " x ", shape.chunks,
           " chunks) with a layer each; give fewer, or a layout= in which the first or last stage "
           "has none");
-  if (total % stages == 0) return std::vector<int>(stages, total / stages);
+  if (total % stages == 0 || mutated("last_layers_dropped"))
+    return std::vector<int>(stages, total / stages);
   // Multiply-adds of a token: a layer's weights and its two products of attention, causal.
   const double kv = static_cast<double>(model.kv_heads * model.head_dim);
   const double q = static_cast<double>(model.heads * model.head_dim);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "parallel/strategy/stage.h"
+#include "workloads/base/mutation.h"
 
 namespace mb {
 namespace {
@@ -222,7 +223,7 @@ class ScheduleWriter {
       const Bucket& bucket = stage_.buckets()[b];
       const bool last = --remaining_[b] == 0;
       if (bucket.whole_gradient) {
-        if (last) reduce(b, bucket.gradient, micro_batch, true, true);
+        if (last || mutated("reduced_again")) reduce(b, bucket.gradient, micro_batch, true, true);
         continue;
       }
       GradientRun& run = gradient_runs_[b][micro_batch];
@@ -298,6 +299,8 @@ class ScheduleWriter {
     for (int t : step.gradients) {
       writes[written] = id(t);
       add = mark_written(block.tensors[t].index, slot.micro_batch);
+      if (mutated("gradient_never_cleared")) add = true;
+      if (mutated("gradient_cleared_each_time")) add = false;
       if (add) reads[read++] = writes[written];
       ++written;
     }
@@ -356,10 +359,12 @@ class ScheduleWriter {
         dy = run.d_input;
       }
       for (const PreparedStep& step : block.backward) {
-        if (step.weight_half ? weights : inputs) stamp(block, run, step, slot.pass, slot);
+        const bool twice = inputs && mutated("weight_half_twice");
+        if (step.weight_half ? weights || twice : inputs) stamp(block, run, step, slot.pass, slot);
       }
       finish_reductions();
-      complete(block, slot);
+      const bool forgets = slot.pass == Pass::weight_grad && mutated("weight_half_not_reduced");
+      if (!forgets) complete(block, slot);
     }
     if (inputs) pass_on(slot, dy);
   }

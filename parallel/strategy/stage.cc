@@ -6,6 +6,7 @@
 
 #include "parallel/strategy/layout.h"
 #include "workloads/base/error.h"
+#include "workloads/base/mutation.h"
 
 namespace mb {
 namespace {
@@ -154,7 +155,8 @@ Stage::Stage(const ModelConfig& model, const Mesh& mesh, const StepOptions& opti
   ops.start_step = interner.op({StartStep{options.loss_scale}, DType::fp64});
   ops.update_loss_scale = interner.op({UpdateLossScale{}, DType::fp64});
   scalars = builder.persistent(sites.scalars, kScalars, DType::fp64, MemoryClass::workspace);
-  sums = builder.view(scalars, sites.sums, 0, kStepSums, MemoryClass::workspace);
+  sums = builder.view(scalars, sites.sums, 0, mutated("norm_of_a_rank") ? 2 : kStepSums,
+                      MemoryClass::workspace);
   builder.program().scalars = scalars;
 
   std::vector<std::vector<Block>> made(chunks);

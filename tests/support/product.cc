@@ -18,10 +18,24 @@
 namespace mb::test {
 namespace {
 
-enum Factor { model, schedule, dp, rdp, tp, pp, cp, ep, count, layout, dtype, micro_batch, others };
+enum Factor {
+  model,
+  schedule,
+  dp,
+  rdp,
+  tp,
+  pp,
+  cp,
+  ep,
+  count,
+  layout,
+  number,
+  micro_batch,
+  others
+};
 
 // The first value of each together is one rank.
-std::vector<std::vector<std::string>> choices(const std::vector<std::string>& dtypes) {
+std::vector<std::vector<std::string>> choices(const std::vector<std::string>& numbers) {
   std::vector<std::vector<std::string>> values(others);
   values[model] = {"gpt-tiny",   "gpt-tiny model.tied=false",       "gpt-tiny model.norm=post",
                    "llama-tiny", "llama-tiny model.tied=true",      "llama-tiny model.kv_heads=1",
@@ -47,11 +61,12 @@ std::vector<std::vector<std::string>> choices(const std::vector<std::string>& dt
   values[ep] = {"", ".ep2", ".ep4"};
   values[count] = {"p-1", "p", "p+1", "2p"};
   values[layout] = {"even", "automatic", "given", "empty ends"};
-  values[dtype] = dtypes;
+  values[number] = numbers;
   values[micro_batch] = {"micro_batch=1", "micro_batch=2"};
   const std::vector<std::vector<std::string>> more = {
       {"", "zero=1", "zero=2", "zero=3", "zero=3 reshard=off"},
       {"", "sequence_parallel=on"},
+      {"", "order=pp-rdp-dp-ep-cp-tp"},
       {"", "recompute=attention", "recompute=full", "recompute=full recompute_layers=1-2",
        "recompute=attention recompute_micro_batches=1"},
       {"", "dropout=0.2"},
@@ -94,7 +109,7 @@ std::vector<int> layers_of(const std::string& kind, int stages) {
 
 class Words {
  public:
-  explicit Words(const std::vector<std::string>& dtypes) : values_(choices(dtypes)) {}
+  explicit Words(const std::vector<std::string>& numbers) : values_(choices(numbers)) {}
 
   std::vector<int> counts() const {
     std::vector<int> counts;
@@ -118,10 +133,10 @@ class Words {
     const std::string context = value(cp);  // the axis, then perhaps a word
     const auto blank = std::min(context.find(' '), context.size());
     mesh += context.substr(0, blank);
-    std::string words = cat(
-        "model=", value(model),
-        " model.init_std=0.1 model.layers=", std::accumulate(layers.begin(), layers.end(), 0),
-        " mesh=", mesh, context.substr(blank), " optimizer=sgd learning_rate=0.1 ", value(dtype));
+    std::string words =
+        cat("model=", value(model),
+            " model.init_std=0.1 model.layers=", std::accumulate(layers.begin(), layers.end(), 0),
+            " mesh=", mesh, context.substr(blank), ' ', value(number));
     if (order == "@user") {
       words += cat(" schedule=@", user_schedule(ranks, micro_batches));
     } else if (order.ends_with("p+1")) {
@@ -156,8 +171,8 @@ bool is_legal(const std::string& words) {
 
 }  // namespace
 
-Product product_of_choices(const std::vector<std::string>& dtypes, int seed) {
-  const Words words(dtypes);
+Product product_of_choices(const std::vector<std::string>& numbers, int seed) {
+  const Words words(numbers);
   const Pairwise design = pairwise(
       words.counts(), [&](const Row& row) { return is_legal(words.of(row)); }, seed);
   Product product{

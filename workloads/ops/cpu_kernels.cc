@@ -1,5 +1,6 @@
 // All CPU kernels, for one instruction set. CMake compiles this file once for each, with
 // MB_KERNELS naming the table that it defines; nothing else here has external linkage.
+#include "workloads/base/mutation.h"
 #include "workloads/ops/activation.h"
 #include "workloads/ops/builtin_matmul.h"
 #include "workloads/ops/cpu_attention.h"
@@ -313,6 +314,7 @@ void run(const VocabularySums& op, const KernelCall<T>& call) {
     const T* x = in<T>(call, 0) + r * op.n;
     const std::int64_t column = label_column(labels[r], valid, op.n, shard);
     sums[r] = exp_sum_row(kTeam, x, max[r], valid);
+    if (mutated("gathered_logits")) sums[r] *= M((op.vocabulary + op.n - 1) / op.n);
     sums[op.rows + r] = column < 0 ? M(0) : x[column] - max[r];
   }
 }
@@ -340,7 +342,12 @@ void run(const CrossEntropyGradient& op, const KernelCall<T>& call) {
   const auto* labels = in<std::int32_t>(call, 0);
   const M* max = in<M>(call, 1);
   const M* sums = in<M>(call, 2);
-  const M loss_scale = M(in<double>(call, 3)[4]);
+  M loss_scale = M(in<double>(call, 3)[4]);
+  if (mutated("mean_of_means")) {
+    std::int64_t tokens = 0;
+    for (std::int64_t r = 0; r < op.rows; ++r) tokens += labels[r] >= 0;
+    loss_scale *= M(op.rows) / M(tokens > 0 ? tokens : 1);
+  }
   for (std::int64_t r = 0; r < op.rows; ++r) {
     cross_entropy_gradient_row(kTeam, out<T>(call, 0) + r * op.n, max[r], sums[r], loss_scale,
                                labels[r] >= 0, label_column(labels[r], valid, op.n, shard), valid,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "workloads/base/mutation.h"
 #include "workloads/ops/adamw.h"
 #include "workloads/ops/cpu_call.h"
 
@@ -34,6 +35,8 @@ inline int owner_of(const FlatSlice& slice, const OpContext& context) {
 }
 // Where the slice of this rank starts in the bucket.
 inline std::int64_t slice_begin(const FlatSlice& slice, const OpContext& context) {
+  if (mutated("padding_left_out"))
+    return slice.segments.back().end / slice.ways * owner_of(slice, context);
   return slice.ways == 1 ? 0 : slice.n * owner_of(slice, context);
 }
 
@@ -62,7 +65,8 @@ void run(const GradientNorm& op, const KernelCall<T>& call) {
       in<Main<T>>(call, 0) + (op.whole_gradient ? slice_begin(slice, context) : 0);
   double sum = 0;
   for_each_segment(slice, context, [&](const Segment& segment, std::int64_t at, std::int64_t n) {
-    if (segment.copies > 0 && context.shard_index % segment.copies == 0) {
+    if (segment.copies > 0 &&
+        (context.shard_index % segment.copies == 0 || mutated("norm_counts_copies"))) {
       sum += sum_squares(gradient + at, n);
     }
   });

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "workloads/base/host_device.h"
+#include "workloads/base/mutation.h"
 #include "workloads/base/rng.h"
 #include "workloads/ops/launch.h"
 
@@ -16,7 +17,8 @@ struct DropoutMask {
 };
 
 static MB_HD DropoutMask dropout_mask(const Dropout& dropout, const OpContext& context) {
-  const std::uint64_t seed = mix64(context.seed + 0x9e3779b97f4a7c15ull * (context.step + 1));
+  std::uint64_t seed = mix64(context.seed + 0x9e3779b97f4a7c15ull * (context.step + 1));
+  if (mutated("dropout_by_rank")) seed += context.shard_index;
   return {random_key(seed, dropout.stream),
           static_cast<std::int64_t>(__builtin_ceil(dropout.probability * 0x1.0p53)),
           1 / (1 - dropout.probability)};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "workloads/base/half.h"
+#include "workloads/base/mutation.h"
 #include "workloads/ops/scalar_math.h"
 #include "workloads/ops/team.h"
 
@@ -9,7 +10,7 @@ namespace mb {
 
 // Columns of shard `shard` (n wide) that hold a vocabulary entry; the rest is padding.
 static MB_HD std::int64_t valid_columns(std::int64_t vocabulary, std::int64_t n, int shard) {
-  const std::int64_t left = vocabulary - shard * n;
+  const std::int64_t left = mutated("pad_columns_counted") ? n : vocabulary - shard * n;
   return left < 0 ? 0 : left < n ? left : n;
 }
 

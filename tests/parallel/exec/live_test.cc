@@ -217,11 +217,12 @@ struct HandPlan {
   std::unique_ptr<Executor> run() {
     plan.programs.push_back(builder.finish());
     validate(plan);
-    auto executor = make_thread_executor(plan, {.batches = &batches});
+    auto executor = make_thread_executor(plan, {.batches = &batches, .poison = poison});
     executor->step();
     return executor;
   }
 
+  bool poison = false;
   NumberedBatches batches;
   Plan plan;
   ProgramBuilder builder{0};
@@ -353,6 +354,41 @@ TEST(ThreadExecutor, RefusesCollectivesOfTensorsThatDoNotFit) {
               hand.run();
             }).find("all_to_all_v receives 12 elements; the buffer holds 11"),
             std::string::npos);
+}
+
+TEST(Poison, IsWhatOthersOwnBeforeTheGatherAndWhatIsDead) {
+  ModelConfig model = find_model("gpt-tiny");
+  const Plan plan =
+      plan_step(model, Mesh::parse("dp2"), {.micro_batches = kMicroBatches, .zero = 1});
+  const Markov batches(plan);
+  const Program& program = plan.programs[0];
+  const auto executor = make_thread_executor(plan, {.batches = &batches, .poison = true});
+  const auto is_nan = [](double value) { return std::isnan(value); };
+  for (int step = 0; step < 2; ++step) {
+    for (const int rank : {0, 1}) {
+      for (const Bucket& bucket : program.buckets) {
+        const std::vector<double> values = executor->read(rank, bucket.value);
+        const auto middle = values.begin() + bucket.slice();
+        EXPECT_EQ(std::count_if(values.begin(), middle, is_nan), rank * bucket.slice());
+        EXPECT_EQ(std::count_if(middle, values.end(), is_nan), (1 - rank) * bucket.slice());
+      }
+    }
+    executor->step();
+    for (TensorId t = 0; t < static_cast<TensorId>(program.tensors.size()); ++t) {
+      const Tensor& tensor = program.tensors[t];
+      if (tensor.persistent || tensor.base != kNone || tensor.dtype == DType::int32) continue;
+      const std::vector<double> values = executor->read(0, t);
+      EXPECT_TRUE(std::all_of(values.begin(), values.end(), is_nan));
+    }
+  }
+}
+
+TEST(Poison, EndsARunThatWritesPastTheEndOfATensor) {
+  HandPlan hand("1");
+  hand.poison = true;
+  hand.load(0, hand.tensor(4), hand.tensor(3), 4);
+  EXPECT_EQ(message_of([&] { hand.run(); }),
+            "rank 0: something has written past the end of x, of 12 bytes");
 }
 
 TEST(ThreadExecutor, KnowsHowAPlanCutsItsBatch) {

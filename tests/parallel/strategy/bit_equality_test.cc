@@ -91,8 +91,12 @@ TEST(BitEquality, OfSchedulesThatAddGradientsInTheOrderOfMicroBatches) {
   for (const std::string words :
        {"model=gpt-tiny mesh=pp2.dp2 zero=2", "model=gpt-tiny mesh=pp4.tp2 dropout=0.2",
         "model=llama-tiny mesh=pp2.cp2 zero=3", "model=moe-tiny mesh=pp2.ep2"}) {
-    expect_same_bits(words, {" schedule=gpipe", " schedule=zb-h1", " schedule=interleaved chunks=1",
-                             " schedule=interleaved-zb chunks=1"});
+    // With ZeRO-2 and 3, those that split the backward keep norms in buckets of their own.
+    const bool same_buckets = words.find("zero=") == std::string::npos;
+    expect_same_bits(words,
+                     {" schedule=gpipe", " schedule=zb-h1", " schedule=interleaved chunks=1",
+                      " schedule=interleaved-zb chunks=1"},
+                     same_buckets);
   }
 }
 

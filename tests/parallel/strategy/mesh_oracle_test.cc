@@ -1,8 +1,7 @@
 // Every strategy, alone and in products, trains as one rank does: gradients, norm, loss and
-// parameters after three steps of SGD.
+// parameters after three steps of SGD, and of AdamW with all that it keeps.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
 
 #include "tests/support/product.h"
@@ -62,15 +61,20 @@ void expect_product_equal_to_one_rank(const test::Product& product, int shard) {
 
 class MeshProduct : public testing::TestWithParam<int> {};
 TEST_P(MeshProduct, OfEveryTwoChoicesTrainsAsOneRankInFp64) {
-  for (const int seed : {1, 2})
-    expect_product_equal_to_one_rank(test::product_of_choices({"dtype=fp64"}, seed), GetParam());
+  expect_product_equal_to_one_rank(test::product_of_choices({cat("dtype=fp64", kSgd)}, /*seed=*/1),
+                                   GetParam());
+}
+TEST_P(MeshProduct, OfEveryTwoChoicesTrainsAsOneRankWithAdamW) {
+  expect_product_equal_to_one_rank(
+      test::product_of_choices({"dtype=fp64 optimizer=adamw learning_rate=0.001"}, /*seed=*/2),
+      GetParam());
 }
 TEST_P(MeshProduct, OfEveryTwoChoicesTrainsAsOneRankInEveryDtype) {
-  expect_product_equal_to_one_rank(
-      test::product_of_choices({"dtype=fp32", "dtype=bf16", "dtype=bf16 reduce_dtype=dtype",
-                                "dtype=fp16", "dtype=fp16 reduce_dtype=dtype loss_scale=64"},
-                               /*seed=*/3),
-      GetParam());
+  std::vector<std::string> dtypes;
+  for (const char* dtype :
+       {"fp32", "bf16", "bf16 reduce_dtype=dtype", "fp16", "fp16 reduce_dtype=dtype loss_scale=64"})
+    dtypes.push_back(cat("dtype=", dtype, kSgd));
+  expect_product_equal_to_one_rank(test::product_of_choices(dtypes, /*seed=*/3), GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Shards, MeshProduct, testing::Range(0, kShards));
 
