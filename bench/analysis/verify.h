@@ -49,7 +49,8 @@ struct Verification {
   std::string by;  // what it was held to
 };
 // Runs the first step on one rank in fp64 and compares loss, gradient norm and every gradient.
-// `gradients` and `training` are of the mesh's first step.
+// `gradients` and `training` are of the mesh's first step. With 16 bits the tolerance is twice the
+// error of one rank in the same dtype, else tolerance_of.
 Verification verify_first_step(const ModelConfig& model, const StepOptions& options,
                                std::int64_t global_batch, const TokenSource& source,
                                const InitOptions& init, const Unsharded& gradients,

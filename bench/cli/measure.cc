@@ -88,6 +88,8 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
         result.on_own_cores.push_back(replay_on_own_cores(result.plan, done));
         result.results.timelines.push_back(std::move(done.timeline));
       }
+      if (step == 0 && done.training->skipped && result.not_verified.empty())
+        result.not_verified = "the first step overflowed at this loss_scale and was skipped";
       if (step == 0 && result.not_verified.empty())
         gradients = gather_gradients(result.plan, *executor, result.training.front());
       if (!progress(step + 1, total))
