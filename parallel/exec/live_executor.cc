@@ -15,11 +15,10 @@
 #include "parallel/exec/executor.h"
 #include "parallel/exec/marker.h"
 #include "parallel/exec/memory_counter.h"
-#include "parallel/exec/poison.h"
+#include "parallel/exec/rank_memory.h"
 #include "parallel/exec/watchdog.h"
 #include "parallel/plan/text.h"
 #include "workloads/base/error.h"
-#include "workloads/base/half.h"
 #include "workloads/base/mutation.h"
 #include "workloads/ops/peak.h"
 
@@ -36,18 +35,12 @@ class Rank {
         rank_(rank),
         settings_(settings),
         world_(world),
-        device_(make_cpu_device(kStreams, cat("r", rank))) {
-    for (const bool host : {false, true}) {
-      const std::int64_t bytes = host ? program_.host_bytes : program_.arena_bytes;
-      memory_of_[host] = static_cast<std::byte*>(
-          device_->allocate(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))));
-      if (settings_.poison) poison(memory_of_[host], bytes);
-    }
+        device_(make_cpu_device(kStreams, cat("r", rank))),
+        memory_(plan, rank, *device_, settings.init, settings.poison) {
     place_on(plan.mesh);
     make_comms();
-    initialise();
     for (const Tensor& tensor : program_.tensors) {
-      if (tensor.persistent && tensor.base == kNone) memory_.take(tensor, kNone);
+      if (tensor.persistent && tensor.base == kNone) counter_.take(tensor, kNone);
     }
     for (auto& standing : standing_) standing.store(kNone);
   }
@@ -64,7 +57,7 @@ class Rank {
     try {
       submit_all();
       device_->synchronize();
-      if (settings_.poison) bury_the_rest();
+      if (settings_.poison) memory_.bury_the_rest(lifetimes_);
     } catch (const std::exception& error) {
       world_.abort(cat("rank ", rank_, ": ", error.what()));
     }
@@ -83,39 +76,11 @@ class Rank {
   }
 
   std::int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
-  const MemoryPeak& memory() const { return memory_.peak(); }
+  const MemoryPeak& memory() const { return counter_.peak(); }
+  std::vector<double> read(TensorId id) const { return memory_.read(id); }
 
   const std::vector<CommCount>& traffic() const { return carried_; }
   const Program& program() const { return program_; }
-
-  std::vector<double> read(TensorId id) const {
-    const Tensor& tensor = program_.tensors[id];
-    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes));
-    device_->copy_to_host(bytes.data(), address(id), bytes.size());
-    std::vector<double> values(static_cast<std::size_t>(tensor.elements));
-    const auto convert = [&]<class T>(T) {
-      const T* from = reinterpret_cast<const T*>(bytes.data());
-      std::copy(from, from + values.size(), values.begin());
-    };
-    switch (tensor.dtype) {
-      case DType::fp64:
-        convert(double{});
-        break;
-      case DType::fp32:
-        convert(float{});
-        break;
-      case DType::int32:
-        convert(std::int32_t{});
-        break;
-      case DType::bf16:
-        convert(Bf16{});
-        break;
-      case DType::fp16:
-        convert(Fp16{});
-        break;
-    }
-    return values;
-  }
 
  private:
   struct CommKey {
@@ -155,111 +120,18 @@ class Rank {
     }
   }
 
-  void initialise() {
-    for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
-      const Tensor& tensor = program_.tensors[t];
-      const bool stays_poisoned = settings_.poison && tensor.memory != MemoryClass::moment;
-      if (tensor.persistent && tensor.base == kNone && !stays_poisoned)
-        std::memset(address(t), 0, static_cast<std::size_t>(tensor.bytes));
-    }
-    const int expert_shard = plan_.mesh.coordinate(rank_, Axis::ep);
-    for (const Parameter& parameter : program_.parameters) {
-      const Bucket& bucket = program_.buckets[parameter.bucket];
-      std::vector<double> values(static_cast<std::size_t>(parameter.spec.local_elements()));
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const std::int64_t global = parameter.spec.global_index(context_.shard_index, expert_shard,
-                                                                static_cast<std::int64_t>(i));
-        values[i] = global < 0 ? 0.0 : initial_value(parameter.spec, settings_.init, global);
-      }
-      fill(bucket, bucket.value, bucket.whole_value, parameter.offset, values);
-      if (bucket.main != kNone)
-        fill(bucket, bucket.main, bucket.ways == 1, parameter.offset, values);
-    }
-    if (settings_.poison) poison_slices_of_others();
-  }
-
-  // Whether the step gathers the parameters before anything else uses them.
-  bool opens_with_gather(const Bucket& bucket) const {
-    const auto is_value = [&](TensorId t) { return program_.root(t) == bucket.value; };
-    for (const Instruction& instruction : program_.instructions) {
-      const auto reads = program_.reads(instruction);
-      if (std::any_of(reads.begin(), reads.end(), is_value))
-        return std::holds_alternative<Collective>(instruction.action);
-    }
-    return false;
-  }
-  // Of parameters that the next step gathers.
-  void poison_slices_of_others() {
-    for (const Bucket& bucket : program_.buckets) {
-      if (bucket.ways == 1 || !bucket.whole_value || !opens_with_gather(bucket)) continue;
-      const std::int64_t slice = program_.tensors[bucket.value].bytes / bucket.ways;
-      const int own = plan_.mesh.index_in(bucket.owners, rank_);
-      for (int owner = 0; owner < bucket.ways; ++owner) {
-        if (owner != own)
-          poison(static_cast<std::byte*>(address(bucket.value)) + owner * slice, slice);
-      }
-    }
-  }
-
-  void bury(TensorId id) {
-    const Tensor& tensor = program_.tensors[id];
-    auto* bytes = static_cast<std::byte*>(address(id));
-    check_guard(bytes, tensor.bytes, plan_.names[tensor.name]);
-    if (!tensor.persistent) poison(bytes, tensor.bytes);
-  }
-  // What lives to the end of the list: other streams may use it until the step is over.
-  void bury_the_rest() {
-    const auto last = static_cast<InstructionId>(program_.instructions.size()) - 1;
-    for (TensorId t : lifetimes_.dead_after(last)) bury(t);
-    for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
-      if (program_.tensors[t].persistent && program_.tensors[t].base == kNone) bury(t);
-    }
-    poison_slices_of_others();
-  }
-
-  // Values from `offset` of the bucket on, as far as `id`, the whole of it or this rank's slice,
-  // has them.
-  void fill(const Bucket& bucket, TensorId id, bool whole, std::int64_t offset,
-            const std::vector<double>& values) {
-    const std::int64_t begin =
-        whole ? 0 : plan_.mesh.index_in(bucket.owners, rank_) * bucket.slice();
-    const std::int64_t end = begin + program_.tensors[id].elements;
-    const std::int64_t from = std::max(begin, offset),
-                       to = std::min(end, offset + static_cast<std::int64_t>(values.size()));
-    if (from >= to) return;
-    const std::span<const double> part(values.data() + (from - offset),
-                                       static_cast<std::size_t>(to - from));
-    const auto put = [&]<class T>(T) {
-      std::vector<T> rounded(part.size());
-      std::transform(part.begin(), part.end(), rounded.begin(),
-                     [](double value) { return static_cast<T>(value); });
-      device_->copy_to_device(static_cast<T*>(address(id)) + (from - begin), rounded.data(),
-                              rounded.size() * sizeof(T));
-    };
-    switch (program_.tensors[id].dtype) {
-      case DType::fp64:
-        return put(double{});
-      case DType::bf16:
-        return put(Bf16{});
-      case DType::fp16:
-        return put(Fp16{});
-      default:
-        return put(float{});
-    }
-  }
-
   void submit_all() {
     std::vector<Event> events(program_.instructions.size());
     for (InstructionId id = 0; id < static_cast<InstructionId>(program_.instructions.size());
          ++id) {
       const Instruction& instruction = program_.instructions[id];
       const int stream = static_cast<int>(instruction.stream);
-      for (TensorId t : lifetimes_.born_at(id)) memory_.take(program_.tensors[t], id);
+      for (TensorId t : lifetimes_.born_at(id)) counter_.take(program_.tensors[t], id);
       for (InstructionId before : program_.after(instruction)) {
         if (!mutated("waits_left_out")) device_->wait(stream, events[before]);
       }
       events[id] = device_->submit(stream, [this, id] { execute(id); });
-      for (TensorId t : lifetimes_.dead_after(id)) memory_.give(program_.tensors[t]);
+      for (TensorId t : lifetimes_.dead_after(id)) counter_.give(program_.tensors[t]);
     }
   }
 
@@ -275,7 +147,7 @@ class Rank {
       const Marked marked(*this, instruction);
       perform(id, instruction);
       if (settings_.poison && id + 1 < static_cast<InstructionId>(program_.instructions.size())) {
-        for (TensorId t : lifetimes_.dead_after(id)) bury(t);
+        for (TensorId t : lifetimes_.dead_after(id)) memory_.bury(t);
       }
     } catch (const Aborted&) {
       throw;
@@ -310,10 +182,7 @@ class Rank {
     bool active_;
   };
 
-  void* address(TensorId id) const {
-    const Tensor& tensor = program_.tensors[id];
-    return memory_of_[tensor.host] + tensor.offset;
-  }
+  void* address(TensorId id) const { return memory_.address(id); }
   Operand operand(TensorId id) const {
     const Tensor& tensor = program_.tensors[id];
     return {address(id), tensor.elements, tensor.dtype};
@@ -385,10 +254,10 @@ class Rank {
   const LiveSettings& settings_;
   ThreadWorld& world_;
   std::unique_ptr<Device> device_;
-  std::array<std::byte*, 2> memory_of_{};  // of the device and of the second memory space
+  RankMemory memory_;
   OpContext context_;
   std::map<CommKey, std::unique_ptr<Comm>> comms_;
-  MemoryCounter memory_;
+  MemoryCounter counter_;
   bool record_ = true;
   std::vector<CommCount> carried_;  // by instruction, in this step
   std::vector<Span>* spans_ = nullptr;

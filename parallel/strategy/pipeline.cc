@@ -1,9 +1,9 @@
 // Slots of a schedule as computation, sends and receives.
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <optional>
 
+#include "parallel/strategy/parameter_flow.h"
 #include "parallel/strategy/stage.h"
 #include "workloads/base/mutation.h"
 
@@ -22,19 +22,6 @@ struct BlockRun {
   TensorId host_input = kNone;
 };
 
-// A bucket's gradient of one micro-batch, where it is not kept whole.
-struct GradientRun {
-  TensorId whole = kNone, views = kNone;  // views: the first parameter's
-  int contributors = 0;                   // blocks that have written theirs
-  std::vector<bool> written;              // by parameter of the bucket
-};
-
-// Buckets whose parameters a block reads in one direction.
-struct Use {
-  const std::vector<int>& buckets;
-  Label label;
-};
-
 class ScheduleWriter {
  public:
   ScheduleWriter(Stage& stage, const std::vector<Slot>& slots, const std::vector<Receive>& receives)
@@ -46,28 +33,9 @@ class ScheduleWriter {
         batches_(stage.chunks * micro_batches_),
         inputs_(stage.chunks * micro_batches_, kNone),
         gradients_(stage.chunks * micro_batches_, kNone),
-        written_(stage.values.size(), false),
-        values_(stage.facts.size(), kNone),
-        ahead_(stage.facts.size(), kNone),
-        remaining_(stage.facts.size()),
-        gradient_runs_(stage.facts.size()) {
+        parameters_(stage, slots) {
     for (const std::vector<PreparedBlock>& chunk : stage.blocks)
       runs_.emplace_back(chunk.size() * micro_batches_);
-    for (std::size_t b = 0; b < stage.facts.size(); ++b) {
-      remaining_[b] = stage.facts[b].contributors * micro_batches_;
-      if (!stage.buckets()[b].whole_gradient) gradient_runs_[b].resize(micro_batches_);
-    }
-    for (const Slot& slot : slots) {  // in the order in which they will be entered
-      const std::vector<PreparedBlock>& blocks = stage.blocks[slot.chunk];
-      const auto count = static_cast<int>(blocks.size());
-      if (slot.pass == Pass::weight_grad) continue;
-      const bool forward = slot.pass == Pass::forward;
-      for (int b = 0; b < count; ++b) {
-        const PreparedBlock& block = blocks[forward ? b : count - 1 - b];
-        uses_.push_back({forward ? block.forward_values : block.backward_values,
-                         stage.label(slot.pass, 0, slot.micro_batch, block.layer, slot.chunk)});
-      }
-    }
   }
 
   void write() {
@@ -85,7 +53,7 @@ class ScheduleWriter {
         backward(slots_[s]);
       }
     }
-    finish_reductions();
+    parameters_.finish_reductions();
   }
 
  private:
@@ -145,108 +113,6 @@ class ScheduleWriter {
     if (!stage_.options.overlap.sends) builder_.join(Stream::compute, sends_[1]);
   }
 
-  // --- Parameters and gradients -----------------------------------------------------------------
-
-  // Has the parameters gathered that the next block to be entered reads, and asks for those of the
-  // one that comes after it.
-  void enter() {
-    for (int b : uses_[next_use_].buckets) {
-      if (stage_.buckets()[b].whole_value) continue;
-      if (!stage_.options.reshard && values_[b] != kNone) continue;
-      values_[b] = ahead_[b] != kNone ? ahead_[b] : gather(b, uses_[next_use_].label);
-      ahead_[b] = kNone;
-    }
-    ++next_use_;
-    if (!stage_.options.overlap.gather || next_use_ == uses_.size()) return;
-    for (int b : uses_[next_use_].buckets) {
-      if (stage_.buckets()[b].whole_value) continue;
-      if (!stage_.options.reshard && values_[b] != kNone) continue;
-      ahead_[b] = gather(b, uses_[next_use_].label);
-    }
-  }
-
-  // The first of the views of a bucket's gathered parameters.
-  TensorId gather(int b, Label label) {
-    const Bucket& bucket = stage_.buckets()[b];
-    const Stage::BucketFacts& facts = stage_.facts[b];
-    const TensorId whole = builder_.tensor(facts.gathered, bucket.elements, stage_.options.dtype,
-                                           MemoryClass::gathered, -1, label.micro_batch);
-    label.site = facts.gathered;
-    emit_gather(stage_, b, bucket.value, whole, label);
-    return views_of(b, whole, MemoryClass::gathered, stage_.names);
-  }
-  TensorId views_of(int b, TensorId whole, MemoryClass memory,
-                    const std::vector<std::uint16_t>& names) {
-    const auto first = static_cast<TensorId>(builder_.program().tensors.size());
-    for (int p : stage_.facts[b].parameters) {
-      const Parameter& parameter = builder_.program().parameters[p];
-      builder_.view(whole, names[p], parameter.offset, parameter.spec.local_elements(), memory);
-    }
-    return first;
-  }
-
-  TensorId value(int p) const {
-    if (stage_.values[p] != kNone) return stage_.values[p];
-    return values_[builder_.program().parameters[p].bucket] + stage_.place[p];
-  }
-  TensorId gradient(int p, int micro_batch) {
-    if (stage_.gradients[p] != kNone) return stage_.gradients[p];
-    const int b = builder_.program().parameters[p].bucket;
-    GradientRun& run = gradient_runs_[b][micro_batch];
-    if (run.whole == kNone) {
-      const Bucket& bucket = stage_.buckets()[b];
-      run.whole =
-          builder_.tensor(stage_.facts[b].gradient, bucket.elements,
-                          main_dtype(stage_.options.dtype), MemoryClass::bucket, -1, micro_batch);
-      run.views = views_of(b, run.whole, MemoryClass::bucket, stage_.gradient_names);
-      run.written.assign(stage_.facts[b].parameters.size(), false);
-    }
-    return run.views + stage_.place[p];
-  }
-  // True from the second time on.
-  bool mark_written(int p, int micro_batch) {
-    const auto set = [](auto&& flag) {
-      const bool before = flag;
-      flag = true;
-      return before;
-    };
-    if (stage_.gradients[p] != kNone) return set(written_[p]);
-    const int b = builder_.program().parameters[p].bucket;
-    return set(gradient_runs_[b][micro_batch].written[stage_.place[p]]);
-  }
-
-  // `block` has written its gradients of this slot.
-  void complete(const PreparedBlock& block, const Slot& slot) {
-    const int micro_batch = slot.micro_batch;
-    for (int b : block.buckets) {
-      if (slot.pass == (stage_.facts[b].early ? Pass::weight_grad : Pass::input_grad)) continue;
-      const Bucket& bucket = stage_.buckets()[b];
-      const bool last = --remaining_[b] == 0;
-      if (bucket.whole_gradient) {
-        if (last || mutated("reduced_again")) reduce(b, bucket.gradient, micro_batch, true, true);
-        continue;
-      }
-      GradientRun& run = gradient_runs_[b][micro_batch];
-      if (++run.contributors < stage_.facts[b].contributors) continue;
-      const bool first = !written_slice_[b];
-      written_slice_[b] = true;
-      reduce(b, run.whole, micro_batch, first, last);
-    }
-  }
-  void reduce(int b, TensorId whole, int micro_batch, bool first, bool last) {
-    const Reduction reduction = emit_reduction(stage_, b, whole, micro_batch, first, last);
-    if (!reduction.needs_finish() || !stage_.options.overlap.reduce) {
-      finish_reduction(stage_, reduction);
-    } else {
-      pending_.push_back(reduction);
-    }
-  }
-  // What computation has to do with sums that have arrived: of those that one block has started,
-  // after the next block, which hides them, so that no third block's gradients wait for a sum.
-  void finish_reductions() {
-    for (; !pending_.empty(); pending_.pop_front()) finish_reduction(stage_, pending_.front());
-  }
-
   // --- Computation ------------------------------------------------------------------------------
 
   TensorId resolve(const PreparedBlock& block, const BlockRun& run, const Slot& slot,
@@ -267,9 +133,9 @@ class ScheduleWriter {
       case Source::d_input:
         return run.d_input;
       case Source::value:
-        return value(tensor.index);
+        return parameters_.value(tensor.index);
       case Source::gradient:
-        return gradient(tensor.index, slot.micro_batch);
+        return parameters_.gradient(tensor.index, slot.micro_batch);
       case Source::view: {
         const TensorId base = resolve(block, run, slot, block.tensors[tensor.index], forward);
         const Tensor of = builder_.program().tensors[base];
@@ -298,7 +164,7 @@ class ScheduleWriter {
     bool add = false;
     for (int t : step.gradients) {
       writes[written] = id(t);
-      add = mark_written(block.tensors[t].index, slot.micro_batch);
+      add = parameters_.mark_written(block.tensors[t].index, slot.micro_batch);
       if (mutated("gradient_never_cleared")) add = true;
       if (mutated("gradient_cleared_each_time")) add = false;
       if (add) reads[read++] = writes[written];
@@ -324,7 +190,7 @@ class ScheduleWriter {
     for (int b = 0; b < static_cast<int>(blocks.size()); ++b) {
       const PreparedBlock& block = blocks[b];
       BlockRun& run = this->run(slot.chunk, b, slot.micro_batch);
-      enter();
+      parameters_.enter();
       run.instances = new_instances(block, slot.micro_batch);
       run.input = x;
       if (block.has_output)
@@ -345,7 +211,7 @@ class ScheduleWriter {
       const PreparedBlock& block = blocks[b];
       BlockRun& run = this->run(slot.chunk, b, slot.micro_batch);
       if (inputs) {
-        enter();
+        parameters_.enter();
         run.d_output = dy;
         if (block.has_input)
           run.d_input =
@@ -362,9 +228,9 @@ class ScheduleWriter {
         const bool twice = inputs && mutated("weight_half_twice");
         if (step.weight_half ? weights || twice : inputs) stamp(block, run, step, slot.pass, slot);
       }
-      finish_reductions();
+      parameters_.finish_reductions();
       const bool forgets = slot.pass == Pass::weight_grad && mutated("weight_half_not_reduced");
-      if (!forgets) complete(block, slot);
+      if (!forgets) parameters_.complete(block, slot);
     }
     if (inputs) pass_on(slot, dy);
   }
@@ -443,14 +309,7 @@ class ScheduleWriter {
   std::vector<Batch> batches_;                        // by chunk and micro-batch, as the next two
   std::vector<TensorId> inputs_, gradients_;          // received; kNone at the ends
   std::array<InstructionId, 2> sends_{kNone, kNone};  // of the slots before the last and the last
-  std::vector<bool> written_;                         // by parameter: its gradient, if kept whole
-  std::vector<Use> uses_;                             // of parameters, in order
-  std::size_t next_use_ = 0;
-  std::vector<TensorId> values_, ahead_;  // by bucket: views of this use's and the next's values
-  std::vector<int> remaining_;            // by bucket: writes of blocks to come
-  std::vector<std::vector<GradientRun>> gradient_runs_;  // by bucket; micro-batch
-  std::vector<bool> written_slice_ = std::vector<bool>(gradient_runs_.size(), false);
-  std::deque<Reduction> pending_;
+  ParameterFlow parameters_;
   InstructionId leaving_ = kNone;  // the last block's copies
 };
 

@@ -1,0 +1,163 @@
+#include "parallel/exec/rank_memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "parallel/plan/arena.h"
+#include "workloads/base/error.h"
+#include "workloads/base/half.h"
+
+namespace mb {
+namespace {
+
+constexpr std::byte kPoison{0xff};  // NaN in every floating-point type, -1 in int32
+
+void fill_with_poison(std::byte* at, std::int64_t bytes) {
+  std::memset(at, static_cast<int>(kPoison), static_cast<std::size_t>(bytes));
+}
+
+// Throws Error unless all is poison from the end of a tensor to where the arena places the next.
+void check_guard(const std::byte* at, std::int64_t bytes, std::string_view name) {
+  const std::int64_t end = (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  require(std::all_of(at + bytes, at + end, [](std::byte b) { return b == kPoison; }),
+          "something has written past the end of ", name, ", of ", bytes, " bytes");
+}
+
+}  // namespace
+
+RankMemory::RankMemory(const Plan& plan, int rank, Device& device, const InitOptions& init,
+                       bool poison)
+    : plan_(plan), program_(plan.program_of(rank)), rank_(rank), device_(device) {
+  for (const bool host : {false, true}) {
+    const std::int64_t bytes = host ? program_.host_bytes : program_.arena_bytes;
+    spaces_[host] = static_cast<std::byte*>(
+        device.allocate(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))));
+    if (poison) fill_with_poison(spaces_[host], bytes);
+  }
+  initialise(init, poison);
+}
+
+std::vector<double> RankMemory::read(TensorId id) const {
+  const Tensor& tensor = program_.tensors[id];
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes));
+  device_.copy_to_host(bytes.data(), address(id), bytes.size());
+  std::vector<double> values(static_cast<std::size_t>(tensor.elements));
+  const auto convert = [&]<class T>(T) {
+    const T* from = reinterpret_cast<const T*>(bytes.data());
+    std::copy(from, from + values.size(), values.begin());
+  };
+  switch (tensor.dtype) {
+    case DType::fp64:
+      convert(double{});
+      break;
+    case DType::fp32:
+      convert(float{});
+      break;
+    case DType::int32:
+      convert(std::int32_t{});
+      break;
+    case DType::bf16:
+      convert(Bf16{});
+      break;
+    case DType::fp16:
+      convert(Fp16{});
+      break;
+  }
+  return values;
+}
+
+void RankMemory::initialise(const InitOptions& init, bool poison) {
+  for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
+    const Tensor& tensor = program_.tensors[t];
+    const bool stays_poisoned = poison && tensor.memory != MemoryClass::moment;
+    if (tensor.persistent && tensor.base == kNone && !stays_poisoned)
+      std::memset(address(t), 0, static_cast<std::size_t>(tensor.bytes));
+  }
+  const int shard = plan_.mesh.coordinate(rank_, Axis::tp);
+  const int expert_shard = plan_.mesh.coordinate(rank_, Axis::ep);
+  for (const Parameter& parameter : program_.parameters) {
+    const Bucket& bucket = program_.buckets[parameter.bucket];
+    std::vector<double> values(static_cast<std::size_t>(parameter.spec.local_elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::int64_t global =
+          parameter.spec.global_index(shard, expert_shard, static_cast<std::int64_t>(i));
+      values[i] = global < 0 ? 0.0 : initial_value(parameter.spec, init, global);
+    }
+    fill(bucket, bucket.value, bucket.whole_value, parameter.offset, values);
+    if (bucket.main != kNone) fill(bucket, bucket.main, bucket.ways == 1, parameter.offset, values);
+  }
+  if (poison) poison_slices_of_others();
+}
+
+// Whether the step gathers the parameters before anything else uses them.
+bool RankMemory::opens_with_gather(const Bucket& bucket) const {
+  const auto is_value = [&](TensorId t) { return program_.root(t) == bucket.value; };
+  for (const Instruction& instruction : program_.instructions) {
+    const auto reads = program_.reads(instruction);
+    if (std::any_of(reads.begin(), reads.end(), is_value))
+      return std::holds_alternative<Collective>(instruction.action);
+  }
+  return false;
+}
+// Of parameters that the next step gathers.
+void RankMemory::poison_slices_of_others() {
+  for (const Bucket& bucket : program_.buckets) {
+    if (bucket.ways == 1 || !bucket.whole_value || !opens_with_gather(bucket)) continue;
+    const std::int64_t slice = program_.tensors[bucket.value].bytes / bucket.ways;
+    const int own = plan_.mesh.index_in(bucket.owners, rank_);
+    for (int owner = 0; owner < bucket.ways; ++owner) {
+      if (owner != own)
+        fill_with_poison(static_cast<std::byte*>(address(bucket.value)) + owner * slice, slice);
+    }
+  }
+}
+
+void RankMemory::bury(TensorId id) {
+  const Tensor& tensor = program_.tensors[id];
+  auto* bytes = static_cast<std::byte*>(address(id));
+  check_guard(bytes, tensor.bytes, plan_.names[tensor.name]);
+  if (!tensor.persistent) fill_with_poison(bytes, tensor.bytes);
+}
+// What lives to the end of the list: other streams may use it until the step is over.
+void RankMemory::bury_the_rest(const Lifetimes& lifetimes) {
+  const auto last = static_cast<InstructionId>(program_.instructions.size()) - 1;
+  for (TensorId t : lifetimes.dead_after(last)) bury(t);
+  for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
+    if (program_.tensors[t].persistent && program_.tensors[t].base == kNone) bury(t);
+  }
+  poison_slices_of_others();
+}
+
+// Values from `offset` of the bucket on, as far as `id`, the whole of it or this rank's slice,
+// has them.
+void RankMemory::fill(const Bucket& bucket, TensorId id, bool whole, std::int64_t offset,
+                      const std::vector<double>& values) {
+  const std::int64_t begin = whole ? 0 : plan_.mesh.index_in(bucket.owners, rank_) * bucket.slice();
+  const std::int64_t end = begin + program_.tensors[id].elements;
+  const std::int64_t from = std::max(begin, offset),
+                     to = std::min(end, offset + static_cast<std::int64_t>(values.size()));
+  if (from >= to) return;
+  const std::span<const double> part(values.data() + (from - offset),
+                                     static_cast<std::size_t>(to - from));
+  const auto put = [&]<class T>(T) {
+    std::vector<T> rounded(part.size());
+    std::transform(part.begin(), part.end(), rounded.begin(),
+                   [](double value) { return static_cast<T>(value); });
+    device_.copy_to_device(static_cast<T*>(address(id)) + (from - begin), rounded.data(),
+                           rounded.size() * sizeof(T));
+  };
+  switch (program_.tensors[id].dtype) {
+    case DType::fp64:
+      return put(double{});
+    case DType::bf16:
+      return put(Bf16{});
+    case DType::fp16:
+      return put(Fp16{});
+    default:
+      return put(float{});
+  }
+}
+
+}  // namespace mb
