@@ -340,7 +340,7 @@ class Writer {
       add(group_of(Axis::tp), Site::replicated_parameters, Kind::all_reduce, 1, slice, main());
     if (bucket.tied_copy) add(kEnds, Site::tied_embedding, Kind::all_reduce, 1, slice, main());
     Group neighbours = group_of(Axis::tp);
-    neighbours.part = static_cast<std::uint8_t>(t_ / std::min<std::int64_t>(t_, model_.kv_heads));
+    neighbours.part = static_cast<std::uint16_t>(t_ / std::min<std::int64_t>(t_, model_.kv_heads));
     for (const std::int64_t shared : bucket.shared)
       add(neighbours, Site::shared_heads, Kind::all_reduce, sums, shared, main());
   }

@@ -192,8 +192,8 @@ const std::vector<CaseKey>& case_keys() {
        [](Case& c, V v) { c.options.group = static_cast<int>(whole("group", v, 1)); },
        [](const Case& c) { return cat(c.options.group); }},
       {"layout", "3,4,4,3",
-       "layers of each stage, in order; default: as even as they go, the head counting as many "
-       "layers as its FLOPs",
+       "layers of each stage, in order; default: the same for all where that goes, else as even as "
+       "it goes with the head counting as many layers as its FLOPs",
        [](Case& c, V v) {
          c.options.layout.clear();
          for (const std::string& part : split_at(v, ','))
@@ -254,8 +254,9 @@ const std::vector<CaseKey>& case_keys() {
        [](Case& c, V v) { c.options.sequence_parallel = on_off("sequence_parallel", v); },
        [](const Case& c) { return on_off_text(c.options.sequence_parallel); }},
       {"tensor_chunks", "N",
-       "runs of rows into which a matmul is cut, so that a tensor rank exchanges one while it "
-       "computes the next; 1: no such overlap",
+       "runs of rows into which the matmuls of attention and MLP next to an exchange are cut, so "
+       "that "
+       "a tensor rank exchanges one while it computes the next; 1: no such overlap",
        [](Case& c, V v) {
          c.options.tensor_chunks = static_cast<int>(whole("tensor_chunks", v, 1));
        },

@@ -52,9 +52,13 @@ void check_finite(const Training& training, int step, bool dynamic_scale) {
   // With a dynamic scale, such a step is skipped and the next one tries half of it.
   const bool retried = training.skipped && dynamic_scale && std::isfinite(training.loss);
   if (retried || (std::isfinite(training.loss) && std::isfinite(training.gradient_norm))) return;
+  const bool overflow = std::isfinite(training.loss) && training.loss_scale != 1;
   throw Exit(kExitNoVerdict,
              cat("step ", step + 1, ": the loss is ", training.loss, " and the gradient norm ",
-                 training.gradient_norm, "; give a smaller learning_rate"));
+                 training.gradient_norm,
+                 overflow ? cat("; it has overflowed at loss_scale=", training.loss_scale,
+                                ": give a smaller one, or loss_scale=dynamic")
+                          : "; give a smaller learning_rate"));
 }
 
 void simulate_case(const Case& c, Measured& result) {

@@ -55,16 +55,18 @@ void show(const Flags& flags) {
     return;
   }
   fmt::print(
-      "{}\n{} ranks, {} micro-batches of {} on each data rank. F3 is the forward of micro-batch 3, "
-      "B3 its backward.\n\n{}\n",
+      "# {}\n# {} ranks, {} micro-batches of {} on each data rank. F3 is the forward of "
+      "micro-batch "
+      "3, B3 its backward; I3 and W3 are its halves, F3.1 is of the rank's second chunk.\n\n{}\n",
       to_text(c), world, c.options.micro_batches, c.options.micro_batch, schedule_text(plan));
   for (const Program& program : plan.programs) {
     const MemoryPeak peak = memory_peak(program);
-    fmt::print("stage {}: {} instructions, peak memory {} (reserved {})\n", program.stage,
+    fmt::print("# stage {}: {} instructions, peak memory {} (reserved {})\n", program.stage,
                program.instructions.size(), format_bytes(static_cast<double>(peak.total_bytes)),
                format_bytes(static_cast<double>(program.arena_bytes)));
   }
-  fmt::print("\n--rank R lists the instructions of a rank.\n");
+  fmt::print(
+      "# --rank R lists the instructions of a rank; schedule=@FILE reads what stands here.\n");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ std::string_view name_of(Axis axis);
 struct Group {
   std::uint8_t axes = 0;  // bit i is Axis(i)
   bool ends = false;
-  std::uint8_t part = 0;  // 0: not cut
+  std::uint16_t part = 0;  // 0: not cut
   auto operator<=>(const Group&) const = default;
 };
 constexpr Group group_of(Axis axis) {

@@ -6,7 +6,7 @@
 // sends meet receives, and collectives each other, by their order in a group, as on hardware. List
 // order is also a valid order to run a Program one instruction at a time.
 //
-// A Plan is not changed once build_plan has returned it: executors, metrics and reports take it
+// A Plan is not changed once plan_step has returned it: executors, metrics and reports take it
 // const.
 #pragma once
 
@@ -63,7 +63,7 @@ char letter_of(Pass pass);            // 'L', 'F', 'B', 'I', 'W', 'R', 'G', 'O'
 // What an instruction is for. -1 where a field says nothing.
 struct Label {
   Pass pass = Pass::forward;
-  std::int8_t chunk = 0;
+  std::int16_t chunk = 0;
   std::uint16_t site = 0;  // index into Plan::names: "mlp.up", "bucket 3"
   std::int16_t stage = -1;
   std::int16_t layer = -1;
@@ -109,11 +109,11 @@ struct Collective {
 // Pipeline ranks; the peer's other coordinates are this rank's own. `chunk` is the receiver's.
 struct Send {
   std::int16_t to;
-  std::int8_t chunk = 0;
+  std::int16_t chunk = 0;
 };
 struct Recv {
   std::int16_t from;
-  std::int8_t chunk = 0;
+  std::int16_t chunk = 0;
 };
 struct Copy {};  // reads[0] to writes[0]; one of them may be in the second memory space
 using Action = std::variant<Compute, Collective, Send, Recv, Copy>;

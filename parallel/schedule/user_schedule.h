@@ -1,7 +1,10 @@
 // A schedule that a user wrote, in the form that schedule_text prints.
 //
-//   placement v            # linear, looped or v; may be left out: linear for one chunk, else
-//   looped stage 0   F0 F0.1 ...  # one line a stage (a pipeline rank), in order
+//   placement v
+//   stage 0   F0 F0.1 I0.1 W0.1 ...
+//
+// One line for each stage (a pipeline rank), in order. The placement, linear, looped or v, may be
+// left out: it is linear for one chunk, else looped.
 //
 // A slot is a pass (F, B, I or W), a micro-batch and, for chunks above 0, a dot and the chunk. '#'
 // begins a comment.

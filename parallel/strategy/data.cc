@@ -44,7 +44,7 @@ void emit_shared_head_sums(Stage& stage, int b, TensorId whole, const Label& lab
     for (const ParameterSpec::Run& run : parameter.spec.runs()) {
       if (run.copies == 1) continue;
       Group group = group_of(Axis::tp);
-      group.part = static_cast<std::uint8_t>(run.copies);
+      group.part = static_cast<std::uint16_t>(run.copies);
       const TensorId view =
           stage.builder.view(whole, stage.gradient_names[p], parameter.offset + run.begin,
                              run.end - run.begin, stage.builder.program().tensors[whole].memory);

@@ -5,6 +5,7 @@
 
 #include "workloads/base/error.h"
 #include "workloads/base/mutation.h"
+#include "workloads/model/counts.h"
 
 namespace mb {
 
@@ -63,13 +64,8 @@ std::vector<int> stage_layers(const ModelConfig& model, const Mesh& mesh,
           "has none");
   if (total % stages == 0 || mutated("last_layers_dropped"))
     return std::vector<int>(stages, total / stages);
-  // Multiply-adds of a token: a layer's weights and its two products of attention, causal.
-  const double kv = static_cast<double>(model.kv_heads * model.head_dim);
-  const double q = static_cast<double>(model.heads * model.head_dim);
-  const double h = static_cast<double>(model.hidden), f = static_cast<double>(model.ffn);
-  const double layer = h * (2 * q + 2 * kv) + (model.arch == Arch::llama ? 3 : 2) * h * f +
-                       q * static_cast<double>(model.sequence);
-  const double head = h * static_cast<double>(model.vocabulary);
+  const double layer = layer_multiply_adds(model);
+  const double head = static_cast<double>(model.hidden) * static_cast<double>(model.vocabulary);
   std::vector<int> layers(stages, 1);
   for (int i = stages; i < total; ++i) {
     int least = 0;

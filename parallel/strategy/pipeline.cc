@@ -94,7 +94,7 @@ class ScheduleWriter {
                 : hidden(stage_.sites.d_hidden, MemoryClass::workspace, slot.micro_batch);
     (forward ? inputs_ : gradients_)[at(slot)] = tensor;
     builder_.emit(Stream::pp_recv, message_label(slot),
-                  Recv{static_cast<std::int16_t>(from.rank), static_cast<std::int8_t>(slot.chunk)},
+                  Recv{static_cast<std::int16_t>(from.rank), static_cast<std::int16_t>(slot.chunk)},
                   {}, {tensor});
   }
 
@@ -108,7 +108,7 @@ class ScheduleWriter {
     }
     sends_[1] = builder_.emit(
         Stream::pp_send, message_label(slot),
-        Send{static_cast<std::int16_t>(to->rank), static_cast<std::int8_t>(to->chunk)}, {result},
+        Send{static_cast<std::int16_t>(to->rank), static_cast<std::int16_t>(to->chunk)}, {result},
         {});
     if (!stage_.options.overlap.sends) builder_.join(Stream::compute, sends_[1]);
   }

@@ -80,7 +80,7 @@ struct Stage {
   Label label(Pass pass, std::uint16_t site, int micro_batch = -1, int layer = -1,
               int chunk = 0) const {
     return {.pass = pass,
-            .chunk = static_cast<std::int8_t>(chunk),
+            .chunk = static_cast<std::int16_t>(chunk),
             .site = site,
             .stage = static_cast<std::int16_t>(rank),
             .layer = static_cast<std::int16_t>(layer),
@@ -123,7 +123,7 @@ struct Stage {
                                             // and go
   struct Sites {
     std::uint16_t batch, tokens, labels, hidden, d_hidden, activations, gradients, scalars, norm,
-        optimizer, tied, sums, offload, saved, loss_scale;
+        optimizer, tied, sums, offload, loss_scale;
   } sites;
   struct Ops {
     std::uint32_t load[2][2];  // tokens, labels

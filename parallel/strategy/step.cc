@@ -77,7 +77,8 @@ void check_context_ranks(const ModelConfig& model, const Mesh& mesh, const StepO
   require(model.sequence % parts == 0, "mesh=", mesh.to_text(), ": model.sequence=", model.sequence,
           " does not divide into ", parts,
           options.context == ContextKind::ring ? " parts, two for each context rank (zig-zag)"
-                                               : " parts, one for each context rank");
+                                               : " parts, one for each context rank",
+          "; legal cp: ", divisors(model.sequence / (parts / cp)));
   if (options.context == ContextKind::ring) return;
   const std::int64_t heads = model.heads / mesh.size(Axis::tp),
                      kv_heads = local_kv_heads(model, mesh.size(Axis::tp));
@@ -119,6 +120,16 @@ void check_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& o
             user.micro_batches, " micro-batches; the case has pp=", shape.ranks, " and ",
             options.micro_batches);
   }
+  require(options.user_schedule.slots.empty() ||
+              ((options.chunks == 0 || options.chunks == shape.chunks) && options.group == 0),
+          "schedule=", options.schedule, " has ", shape.chunks,
+          " chunks and rounds of its own; leave chunks= and group= out");
+  require(options.recompute_layers.first < model.layers &&
+              options.recompute_micro_batches.first < options.micro_batches,
+          "recompute_layers= and recompute_micro_batches= start at ",
+          options.recompute_layers.first, " and ", options.recompute_micro_batches.first,
+          "; there are ", model.layers, " layers and ", options.micro_batches,
+          " micro-batches, counted from 0");
   stage_layers(model, mesh, options);
   check_tensor_ranks(model, mesh, options);
   check_tensor_chunks(model, mesh, options);

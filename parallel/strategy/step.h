@@ -8,14 +8,14 @@
 
 namespace mb {
 
-// Throws Error naming the rule and the nearest legal values unless heads, ffn and kv heads divide
-// by tp and layers by pp, and the counts are positive.
+// Throws Error naming the rule that model, mesh and options break together, and what would do: what
+// does not divide over an axis, what a schedule does not take, what a range leaves empty.
 void check_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options);
 
 // One training step: forward and backward of every micro-batch in the order of the schedule,
-// gradients reduced over dp in buckets as soon as the last backward has finished them, then the
-// step's scalars over the world, then the optimizer. Calls check_step. Programs are built in
-// parallel.
+// gradients reduced over data ranks in buckets as soon as a backward has finished them (the last
+// one; with ZeRO-2 and 3 each), then the step's sums over the world, then the optimizer. Calls
+// check_step. Programs are built in parallel.
 Plan plan_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options);
 
 }  // namespace mb

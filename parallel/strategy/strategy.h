@@ -49,8 +49,8 @@ struct StepOptions {
   UserSchedule user_schedule;
   int chunks = 0;  // stages of a pipeline rank; 0: the fewest that the schedule takes
   int group = 0;   // micro-batches of a round of interleaved; 0: pipeline ranks
-  // Layers of every stage; empty: as even as they go, embedding and head counting as much as their
-  // FLOPs.
+  // Layers of every stage; empty: the same for all where that goes, else as even as it goes with
+  // the head counting as much as its FLOPs.
   std::vector<int> layout;
   std::int64_t micro_batch = 1;  // sequences
   int micro_batches = 1;         // of each data rank

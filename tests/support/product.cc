@@ -66,6 +66,7 @@ std::vector<std::vector<std::string>> choices(const std::vector<std::string>& nu
   const std::vector<std::vector<std::string>> more = {
       {"", "zero=1", "zero=2", "zero=3", "zero=3 reshard=off"},
       {"", "sequence_parallel=on"},
+      {"", "tensor_chunks=2"},
       {"", "order=pp-rdp-dp-ep-cp-tp"},
       {"", "recompute=attention", "recompute=full", "recompute=full recompute_layers=1-2",
        "recompute=attention recompute_micro_batches=1"},

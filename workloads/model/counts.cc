@@ -42,6 +42,11 @@ std::int64_t parameter_count(const ModelConfig& model) {
   return count;
 }
 
+double layer_multiply_adds(const ModelConfig& model) {
+  return static_cast<double>(layer_matmul_weights(model, model.experts_per_token)) +
+         static_cast<double>(attention_width(model)) * static_cast<double>(model.sequence);
+}
+
 std::string_view name_of(FlopConvention convention) {
   return convention == FlopConvention::megatron ? "megatron" : "palm";
 }

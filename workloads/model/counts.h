@@ -14,6 +14,10 @@ std::int64_t parameter_count(const ModelConfig& model);
 // Of one layer; a gpt with ffn = 4 h has 12 h^2 + 13 h.
 std::int64_t layer_parameter_count(const ModelConfig& model);
 
+// Of a token's forward in one layer: the weights that it meets, of experts those that it is sent
+// to, and both products of causal attention.
+double layer_multiply_adds(const ModelConfig& model);
+
 // How attention and the vocabulary are counted; part of every MFU that is printed.
 enum class FlopConvention : std::uint8_t {
   // 6 per weight in a matmul (padded head included), causal half of attention: 6 s h per token and
