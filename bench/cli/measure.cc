@@ -135,4 +135,15 @@ Measured measure(const Case& c, const Progress& progress) {
   return result;
 }
 
+Measured measure_one_step(Case c) {
+  require(
+      c.mode == Mode::threads,
+      "--run takes a step on threads of this machine, and mode=sim has none; give mode=threads, "
+      "or leave --run out");
+  c.warm_up = 0;
+  c.steps = 1;
+  c.verify = Verify::off;
+  return measure(c, [](int, int) { return true; });
+}
+
 }  // namespace mb

@@ -47,15 +47,6 @@ double needed_bytes(const Case& c, const Capacity& capacity,
   return sum;
 }
 
-MeasuredMemory measure_one_step(Case c) {
-  require(c.mode == Mode::threads,
-          "--run measures ranks of this machine; give mode=threads, or leave --run out");
-  c.warm_up = 0;
-  c.steps = 1;
-  c.verify = Verify::off;
-  return measure(c, [](int, int) { return true; }).results.memory;
-}
-
 Json json_of(const Case& c, const Capacity& capacity, const std::vector<MemoryReport>& stages,
              const std::vector<MemoryReport>& shown) {
   Json json = {{"case", to_text(c)},
@@ -128,7 +119,7 @@ void show_case(const Flags& flags) {
   const std::int64_t rank = flags.rank.empty() || all ? -1 : parse_integer(flags.rank, "--rank");
   require(flags.rank.empty() || all || (rank >= 0 && rank < c.mesh.world()), "--rank ", flags.rank,
           ": mesh=", c.mesh.to_text(), " has ranks 0 to ", c.mesh.world() - 1, "; or give all");
-  const MeasuredMemory measured = flags.run ? measure_one_step(c) : MeasuredMemory{};
+  const MeasuredMemory measured = flags.run ? measure_one_step(c).results.memory : MeasuredMemory{};
   const Plan plan = plan_step(c.model, c.mesh, c.options);
   const StepShape shape{c.model, c.mesh, c.options};
   const Capacity capacity = capacity_of(c);

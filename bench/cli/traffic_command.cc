@@ -227,28 +227,13 @@ void print(const Case& c, const StepShape& shape, const std::vector<StageTraffic
   }
 }
 
-struct Counted {
-  Plan plan;
-  CountedTraffic traffic;
-};
-
-// One step on threads, whose communicators count.
-Counted count_a_step(Case c) {
-  require(c.mode == Mode::threads,
-          "--run counts what rank threads send, and mode=sim has none; leave one of the two out");
-  c.warm_up = 0;
-  c.steps = 1;
-  c.verify = Verify::off;
-  Measured measured = measure(c, [](int, int) { return true; });
-  return {std::move(measured.plan), std::move(measured.results.traffic)};
-}
-
 void show(const Flags& flags) {
   const Case c = parse_case(flags.words);
   const StepShape shape{c.model, c.mesh, c.options};
-  const Counted counted =
-      flags.run ? count_a_step(c) : Counted{plan_step(c.model, c.mesh, c.options), {}};
-  const std::vector<TrafficRow> report = traffic_report(counted.plan, shape, counted.traffic);
+  const Measured measured =
+      flags.run ? measure_one_step(c) : Measured{.plan = plan_step(c.model, c.mesh, c.options)};
+  const std::vector<TrafficRow> report =
+      traffic_report(measured.plan, shape, measured.results.traffic);
   const std::vector<StageTraffic> stages = distinct_stages(report, shape.stages());
   const auto wrong = std::find_if(report.begin(), report.end(),
                                   [](const TrafficRow& row) { return !row.numbers.equal; });
