@@ -20,6 +20,9 @@ enum class Call : std::uint8_t {
   all_to_all,
   all_to_all_v,
   shift,
+  reduce,
+  gather,
+  scatter,
   barrier
 };
 
@@ -60,6 +63,12 @@ inline std::string to_text(const Entry& entry) {
       return cat("all_to_all_v of ", name_of(entry.type));
     case Call::shift:
       return of("shift");
+    case Call::reduce:
+      return of("reduce", ' ', name_of(entry.op), " to member ", entry.root);
+    case Call::gather:
+      return of("gather", " each to member ", entry.root);
+    case Call::scatter:
+      return of("scatter", " each from member ", entry.root);
     case Call::barrier:
       return "barrier";
   }

@@ -42,12 +42,21 @@ class Comm {
   virtual int index() const = 0;  // place in the group
   virtual int size() const = 0;
 
-  // Collectives over elements of any DType. Sums and maxima are bit-equal on all members and do not
-  // depend on timing: contributions are added in the order of their index, 16-bit types in fp32 and
-  // rounded once, int32 modulo 2^32. Members that make different calls all throw Error.
+  // Collectives over elements of any DType. Reductions are bit-equal on all members and do not
+  // depend on timing: contributions are taken in the order of their index, 16-bit types in fp32 and
+  // rounded once, integers modulo 2 to the number of their bits. Members that make different calls
+  // all throw Error, or where the members are processes, at least one does. What only the root
+  // reads or writes may be null elsewhere.
 
-  // In place over `count` elements.
-  virtual void all_reduce(void* data, std::int64_t count, DType type, ReduceOp op) = 0;
+  // `count` elements; in place where from == to.
+  virtual void all_reduce(const void* from, void* to, std::int64_t count, DType type,
+                          ReduceOp op) = 0;
+  void all_reduce(void* data, std::int64_t count, DType type, ReduceOp op) {
+    all_reduce(data, data, count, type, op);
+  }
+  // The same to the root alone.
+  virtual void reduce(const void* from, void* to, std::int64_t count, DType type, ReduceOp op,
+                      int root) = 0;
   // `count_each` elements of every member, one member after the other, to `to`. In place where
   // from == to + index() * count_each.
   virtual void all_gather(const void* from, void* to, std::int64_t count_each, DType type) = 0;
@@ -64,12 +73,28 @@ class Comm {
   // A step of a ring: to member index() + 1 and from member index() - 1, modulo size(). Not in
   // place.
   virtual void shift(const void* from, void* to, std::int64_t count, DType type) = 0;
-  virtual void broadcast(void* data, std::int64_t count, DType type, int root) = 0;
+  // `from` of the root to `to` of everybody; in place where the root's are equal.
+  virtual void broadcast(const void* from, void* to, std::int64_t count, DType type, int root) = 0;
+  void broadcast(void* data, std::int64_t count, DType type, int root) {
+    broadcast(data, data, count, type, root);
+  }
+  // `count_each` elements of every member, one member after the other, to the root's `to`. In place
+  // where the root's from == to + root * count_each.
+  virtual void gather(const void* from, void* to, std::int64_t count_each, DType type,
+                      int root) = 0;
+  // Part k of the root's `from` to member k. In place where the root's to == from + root *
+  // count_each.
+  virtual void scatter(const void* from, void* to, std::int64_t count_each, DType type,
+                       int root) = 0;
 
   // Rendezvous with the member at `peer`: a send completes when the receiver has copied the bytes.
   // Sends and receives of a pair match in order; a pair whose sizes differ makes both sides throw.
   virtual void send(const void* data, std::int64_t bytes, int peer) = 0;
   virtual void recv(void* data, std::int64_t bytes, int peer) = 0;
+  // Both at once, so that neighbours may all send before any receives. The two peers may be the
+  // same, or this member itself.
+  virtual void send_recv(const void* data, std::int64_t bytes, int to, void* into,
+                         std::int64_t into_bytes, int from) = 0;
   virtual void barrier() = 0;
 
   // What this object has carried so far; a receive counts for its sender. Elements are those of a
@@ -96,23 +121,59 @@ struct Delays {
   int most_us = 0;  // 0: no call sleeps
 };
 
-// All ranks of a run, as threads of one process.
-class ThreadWorld {
+// All ranks of a run: which of them live in this process, and how they come by their Comms.
+class World {
+ public:
+  virtual ~World() = default;
+
+  virtual int size() const = 0;
+  virtual const std::vector<int>& local_ranks() const = 0;  // of this process, ascending
+
+  // The Comm of the local `rank` in the group of `members` (global ranks, the same list on each).
+  // `name` tells apart groups with the same members that are used from different streams; a member
+  // calls this once per name, and all members of several groups in the same order. Thread-safe.
+  virtual std::unique_ptr<Comm> comm(const std::string& name, const std::vector<int>& members,
+                                     int rank) = 0;
+  // The same by the communication library's own collectives, whatever order they reduce in; as
+  // comm() where there is no such library.
+  virtual std::unique_ptr<Comm> native_comm(const std::string& name,
+                                            const std::vector<int>& members, int rank) {
+    return comm(name, members, rank);
+  }
+
+  // The first reason wins; wakes everyone who waits. Where ranks are processes, ends them all.
+  virtual void abort(const std::string& reason) = 0;
+  virtual bool aborted() const = 0;
+  virtual std::string reason() const = 0;  // "" unless aborted
+
+  virtual std::string host_of(int rank) const = 0;
+
+  // Brings the clocks of all ranks together anew; all processes call it together, at times when
+  // nothing else communicates. Before the first call and in a single process clocks are as they
+  // are.
+  virtual void align_clocks() {}
+  // A reading of this process's now_ns() on the clock of rank 0, and how far off it may be.
+  virtual std::int64_t common_ns(std::int64_t local_ns) const { return local_ns; }
+  virtual std::int64_t clock_uncertainty_ns() const { return 0; }
+};
+
+// All ranks as threads of one process.
+class ThreadWorld final : public World {
  public:
   explicit ThreadWorld(int ranks, Delays delays = {});
-  ~ThreadWorld();
+  ~ThreadWorld() override;
 
-  // The Comm of `rank` in the group of `members` (global ranks, the same list on each). `name`
-  // tells apart groups with the same members that are used from different streams; a member calls
-  // this once per name. Thread-safe.
-  std::unique_ptr<Comm> comm(const std::string& name, const std::vector<int>& members, int rank);
-
-  // The first reason wins; wakes everyone who waits.
-  void abort(const std::string& reason);
-  bool aborted() const;
-  std::string reason() const;  // "" unless aborted
+  int size() const override { return static_cast<int>(local_ranks_.size()); }
+  const std::vector<int>& local_ranks() const override { return local_ranks_; }
+  std::unique_ptr<Comm> comm(const std::string& name, const std::vector<int>& members,
+                             int rank) override;
+  void abort(const std::string& reason) override;
+  bool aborted() const override;
+  std::string reason() const override;
+  std::string host_of(int rank) const override;
 
  private:
+  std::vector<int> local_ranks_;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -15,16 +15,29 @@
 
 namespace mb {
 
+// Integers are added and multiplied modulo 2 to the number of their bits.
 struct Sum {
   template <class T>
   T operator()(T a, T b) const {
-    return a + b;
-  }
-  std::int32_t operator()(std::int32_t a, std::int32_t b) const {  // modulo 2^32
-    return static_cast<std::int32_t>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+    if constexpr (std::is_integral_v<T>) {
+      using U = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+    } else {
+      return a + b;
+    }
   }
 };
-
+struct Prod {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      using U = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
 // NaN if either is.
 struct Max {
   template <class T>
@@ -32,6 +45,13 @@ struct Max {
     return a >= b || a != a ? a : b;
   }
 };
+struct Min {
+  template <class T>
+  T operator()(T a, T b) const {
+    return a <= b || a != a ? a : b;
+  }
+};
+struct Avg : Sum {};  // divided once all are added
 
 // A block of a reduction, small enough to stay in the first-level cache.
 template <class T>
@@ -51,7 +71,9 @@ class Block {
     }
     combine(from(0), from(1), op);
     for (std::size_t k = 2; k < buffers.size(); ++k) combine(wide_, from(k), op);
-    if (mutated("mean_instead_of_sum") && std::is_same_v<Op, Sum>) {
+    const bool divide =
+        std::is_same_v<Op, Avg> || (mutated("mean_instead_of_sum") && std::is_same_v<Op, Sum>);
+    if (divide) {
       for (std::int64_t i = 0; i < count; ++i) wide_[i] /= static_cast<Main<T>>(buffers.size());
     }
     if constexpr (!kIsMain<T>) {
@@ -95,7 +117,20 @@ void reduce_blocks(const std::vector<const void*>& buffers, std::int64_t begin, 
 // Calls fn(T{}, op).
 template <class Fn>
 void dispatch(DType type, ReduceOp op, Fn fn) {
-  const auto with_op = [&](auto zero) { op == ReduceOp::sum ? fn(zero, Sum{}) : fn(zero, Max{}); };
+  const auto with_op = [&](auto zero) {
+    switch (op) {
+      case ReduceOp::sum:
+        return fn(zero, Sum{});
+      case ReduceOp::prod:
+        return fn(zero, Prod{});
+      case ReduceOp::min:
+        return fn(zero, Min{});
+      case ReduceOp::max:
+        return fn(zero, Max{});
+      case ReduceOp::avg:
+        return fn(zero, Avg{});
+    }
+  };
   switch (type) {
     case DType::fp32:
       return with_op(float{});
@@ -107,6 +142,16 @@ void dispatch(DType type, ReduceOp op, Fn fn) {
       return with_op(Fp16{});
     case DType::int32:
       return with_op(std::int32_t{});
+    case DType::int8:
+      return with_op(std::int8_t{});
+    case DType::uint8:
+      return with_op(std::uint8_t{});
+    case DType::uint32:
+      return with_op(std::uint32_t{});
+    case DType::int64:
+      return with_op(std::int64_t{});
+    case DType::uint64:
+      return with_op(std::uint64_t{});
   }
 }
 

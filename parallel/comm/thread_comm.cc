@@ -1,4 +1,6 @@
 // Process groups of rank threads: every collective is one pass over the peers' own buffers.
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -71,23 +73,40 @@ class ThreadComm final : public Comm {
   int index() const override { return index_; }
   int size() const override { return static_cast<int>(group_->members.size()); }
 
-  void all_reduce(void* data, std::int64_t count, DType type, ReduceOp op) override {
+  void all_reduce(const void* from, void* to, std::int64_t count, DType type,
+                  ReduceOp op) override {
     dawdle();
     check_count("all_reduce", count);
     const std::int64_t bytes = count * size_of(type);
-    if (size() == 1) return carry(count, bytes);
-    exchange({.call = Call::all_reduce,
-              .type = type,
-              .op = op,
-              .count = count,
-              .from = data,
-              .to = data},
-             bytes, [&](bool staged) {
-               dispatch(type, op, [&](auto zero, auto reduce) {
-                 using T = decltype(zero);
-                 staged ? reduce_whole<T>(data, count, reduce) : reduce_part<T>(count, reduce);
-               });
-             });
+    if (size() == 1) {
+      if (from != to) copy(to, from, bytes);
+      return carry(count, bytes);
+    }
+    exchange(
+        {.call = Call::all_reduce, .type = type, .op = op, .count = count, .from = from, .to = to},
+        bytes, [&](bool staged) {
+          dispatch(type, op, [&](auto zero, auto reduce) {
+            using T = decltype(zero);
+            staged ? reduce_whole<T>(to, count, reduce) : reduce_part<T>(count, reduce);
+          });
+        });
+    carry(count, bytes);
+  }
+
+  void reduce(const void* from, void* to, std::int64_t count, DType type, ReduceOp op,
+              int root) override {
+    dawdle();
+    check_count("reduce", count);
+    check_root("reduce to", root);
+    const std::int64_t bytes = count * size_of(type);
+    exchange(
+        {.call = Call::reduce, .type = type, .op = op, .root = root, .count = count, .from = from},
+        bytes, [&](bool) {
+          if (index_ != root) return;
+          dispatch(type, op, [&](auto zero, auto reduce) {
+            reduce_whole<decltype(zero)>(to, count, reduce);
+          });
+        });
     carry(count, bytes);
   }
 
@@ -170,17 +189,46 @@ class ThreadComm final : public Comm {
     carry(count, bytes);
   }
 
-  void broadcast(void* data, std::int64_t count, DType type, int root) override {
+  void broadcast(const void* from, void* to, std::int64_t count, DType type, int root) override {
     dawdle();
     check_count("broadcast", count);
-    require(root >= 0 && root < size(), "group ", group_->name, ": broadcast from member ", root,
-            " of ", size());
+    check_root("broadcast from", root);
     const std::int64_t bytes = count * size_of(type);
-    exchange({.call = Call::broadcast, .type = type, .root = root, .count = count, .from = data},
+    if (index_ != root) from = to;  // brings nothing, but something that may be read
+    exchange({.call = Call::broadcast, .type = type, .root = root, .count = count, .from = from},
              bytes, [&](bool) {
-               if (index_ != root) copy(data, sources_[root], bytes);
+               if (from != to || index_ != root) copy(to, sources_[root], bytes);
              });
     carry(count, bytes);
+  }
+
+  void gather(const void* from, void* to, std::int64_t count_each, DType type, int root) override {
+    dawdle();
+    check_count("gather", count_each);
+    check_root("gather to", root);
+    const std::int64_t bytes = count_each * size_of(type);
+    exchange({.call = Call::gather, .type = type, .root = root, .count = count_each, .from = from},
+             bytes, [&](bool) {
+               for (int k = 0; index_ == root && k < size(); ++k) {
+                 const bool in_place = k == index_ && from == at(to, k * bytes);
+                 if (!in_place) copy(at(to, k * bytes), sources_[k], bytes);
+               }
+             });
+    carry(size() * count_each, size() * bytes);
+  }
+
+  void scatter(const void* from, void* to, std::int64_t count_each, DType type, int root) override {
+    dawdle();
+    check_count("scatter", count_each);
+    check_root("scatter from", root);
+    const std::int64_t each = count_each * size_of(type);
+    // Only the root brings something, so that nothing can be staged.
+    exchange({.call = Call::scatter, .type = type, .root = root, .count = count_each, .from = from},
+             small_bytes + 1, [&](bool) {
+               const std::byte* part = at(sources_[root], index_ * each);
+               if (part != to) copy(to, part, each);
+             });
+    carry(size() * count_each, size() * each);
   }
 
   void barrier() override {
@@ -192,12 +240,42 @@ class ThreadComm final : public Comm {
 
   void send(const void* data, std::int64_t bytes, int peer) override {
     dawdle();
+    offer(data, bytes, peer);
+    complete(bytes, peer);
+  }
+
+  void recv(void* data, std::int64_t bytes, int peer) override {
+    dawdle();
+    accept(data, bytes, peer);
+  }
+
+  void send_recv(const void* data, std::int64_t bytes, int to, void* into, std::int64_t into_bytes,
+                 int from) override {
+    dawdle();
+    if (to == index_ && from == index_) {
+      require(bytes == into_bytes, "group ", group_->name, ": send of ", bytes, " bytes on rank ",
+              group_->members[index_], " meets its own receive of ", into_bytes, " bytes");
+      copy(into, data, bytes);
+      return carry(0, bytes);
+    }
+    offer(data, bytes, to);
+    accept(into, into_bytes, from);
+    complete(bytes, to);
+  }
+
+ private:
+  // Sends begin here and end in complete().
+  void offer(const void* data, std::int64_t bytes, int peer) {
     Channel& channel = channel_between(index_, peer);
     channel.data = data;
     channel.sent_bytes = bytes;
     std::uint32_t expected = Channel::idle;
     if (!channel.state.compare_exchange_strong(expected, Channel::offered)) throw_aborted();
     channel.state.notify_all();
+  }
+
+  void complete(std::int64_t bytes, int peer) {
+    Channel& channel = channel_between(index_, peer);
     const std::uint32_t seen = await(channel.state, spins_, [](std::uint32_t state) {
       return state != Channel::offered && (state & ~aborted_bit) != Channel::claimed;
     });
@@ -208,8 +286,7 @@ class ThreadComm final : public Comm {
     throw Error(message);
   }
 
-  void recv(void* data, std::int64_t bytes, int peer) override {
-    dawdle();
+  void accept(void* data, std::int64_t bytes, int peer) {
     Channel& channel = channel_between(peer, index_);
     std::uint32_t seen = await(channel.state, spins_, [](std::uint32_t state) {
       return state == Channel::offered || (state & aborted_bit) != 0;
@@ -226,7 +303,6 @@ class ThreadComm final : public Comm {
     channel.settle(Channel::idle);
   }
 
- private:
   static std::byte* at(void* data, std::int64_t bytes) {
     return static_cast<std::byte*>(data) + bytes;
   }
@@ -253,6 +329,10 @@ class ThreadComm final : public Comm {
 
   static void check_count(std::string_view name, std::int64_t count) {
     require(count >= 0, name, " wants a count of 0 or more, not ", count);
+  }
+  void check_root(std::string_view what, int root) const {
+    require(root >= 0 && root < size(), "group ", group_->name, ": ", what, " member ", root,
+            " of ", size());
   }
   void check_parts(std::string_view side, std::span<const std::int64_t> counts) const {
     require(static_cast<int>(counts.size()) == size(), "group ", group_->name,
@@ -362,6 +442,8 @@ struct ThreadWorld::State {
 ThreadWorld::ThreadWorld(int ranks, Delays delays) : state_(std::make_unique<State>()) {
   require(ranks >= 1, "a world wants at least one rank, not ", ranks);
   require(delays.most_us >= 0, "delays of at most ", delays.most_us, " us: give 0 or more");
+  local_ranks_.resize(ranks);
+  std::iota(local_ranks_.begin(), local_ranks_.end(), 0);
   state_->ranks = ranks;
   state_->delays = delays;
   // A spinning waiter is only harmless where it has a core of its own.
@@ -392,6 +474,11 @@ std::unique_ptr<Comm> ThreadWorld::comm(const std::string& name, const std::vect
   group->joined[index] = true;
   return std::make_unique<ThreadComm>(group, state_->abortion, static_cast<int>(index),
                                       state_->spins, state_->delays);
+}
+
+std::string ThreadWorld::host_of(int) const {
+  char name[256] = "";
+  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
 void ThreadWorld::abort(const std::string& reason) {

@@ -1,7 +1,6 @@
 #include "parallel/exec/collectives.h"
 
 #include <cstddef>
-#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -22,13 +21,6 @@ std::int64_t part_of(const Comm& comm, const Collective& collective, std::int64_
 void check_size(const Collective& collective, const Operand& operand, std::int64_t wanted) {
   require(operand.elements == wanted, name_of(collective.kind), " has a tensor of ",
           operand.elements, " elements where ", wanted, " are wanted");
-}
-
-// To work in place on what is written.
-void bring(const Collective& collective, const Operand& from, const Operand& to) {
-  check_size(collective, from, to.elements);
-  if (from.data != to.data && from.elements > 0)
-    std::memcpy(to.data, from.data, static_cast<std::size_t>(from.elements * size_of(from.type)));
 }
 
 // Elements for, or from, each member: `unit` for each row of the member's run of experts.
@@ -73,11 +65,12 @@ void run_collective(Comm& comm, const Collective& collective, std::span<const Op
   const bool in_place = from.data == to.data && from.elements == to.elements;
   switch (collective.kind) {
     case CollectiveKind::all_reduce:
-      bring(collective, from, to);
+      check_size(collective, from, to.elements);
       // The size of the type instead, where that is more; other memory follows.
       return comm.all_reduce(
-          to.data, mutated("size_as_count") ? std::max<std::int64_t>(to.elements, 8) : to.elements,
-          to.type, collective.op);
+          from.data, to.data,
+          mutated("size_as_count") ? std::max<std::int64_t>(to.elements, 8) : to.elements, to.type,
+          collective.op);
     case CollectiveKind::all_gather: {
       const std::int64_t part = part_of(comm, collective, to.elements);
       if (!in_place) check_size(collective, from, part);
@@ -92,8 +85,8 @@ void run_collective(Comm& comm, const Collective& collective, std::span<const Op
           from.type, collective.op);
     }
     case CollectiveKind::broadcast:
-      if (comm.index() == 0) bring(collective, from, to);
-      return comm.broadcast(to.data, to.elements, to.type, 0);
+      if (comm.index() == 0) check_size(collective, from, to.elements);
+      return comm.broadcast(from.data, to.data, to.elements, to.type, 0);
     case CollectiveKind::all_to_all:
       check_size(collective, to, from.elements);
       return comm.all_to_all(from.data, to.data, part_of(comm, collective, from.elements),
@@ -103,6 +96,10 @@ void run_collective(Comm& comm, const Collective& collective, std::span<const Op
     case CollectiveKind::shift:
       check_size(collective, to, from.elements);
       return comm.shift(from.data, to.data, from.elements, from.type);
+    case CollectiveKind::reduce:
+    case CollectiveKind::gather:
+    case CollectiveKind::scatter:
+      throw Error(cat("no step has a ", name_of(collective.kind)));
   }
 }
 

@@ -64,6 +64,8 @@ std::vector<double> RankMemory::read(TensorId id) const {
     case DType::fp16:
       convert(Fp16{});
       break;
+    default:
+      throw Error(cat("tensors of ", name_of(tensor.dtype), " cannot be read"));
   }
   return values;
 }

@@ -6,18 +6,39 @@
 
 namespace mb {
 
-enum class DType : std::uint8_t { fp32, fp64, bf16, fp16, int32 };
+// Training uses the first five; communicators carry all.
+enum class DType : std::uint8_t {
+  fp32,
+  fp64,
+  bf16,
+  fp16,
+  int32,
+  int8,
+  uint8,
+  uint32,
+  int64,
+  uint64
+};
+inline constexpr int kDTypes = 10;
 
 constexpr int size_of(DType type) {
   switch (type) {
     case DType::fp64:
+    case DType::int64:
+    case DType::uint64:
       return 8;
     case DType::bf16:
     case DType::fp16:
       return 2;
-    default:
+    case DType::int8:
+    case DType::uint8:
+      return 1;
+    case DType::fp32:
+    case DType::int32:
+    case DType::uint32:
       return 4;
   }
+  return 0;
 }
 
 constexpr std::string_view name_of(DType type) {
@@ -32,6 +53,16 @@ constexpr std::string_view name_of(DType type) {
       return "fp16";
     case DType::int32:
       return "int32";
+    case DType::int8:
+      return "int8";
+    case DType::uint8:
+      return "uint8";
+    case DType::uint32:
+      return "uint32";
+    case DType::int64:
+      return "int64";
+    case DType::uint64:
+      return "uint64";
   }
   return "?";
 }
