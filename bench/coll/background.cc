@@ -10,13 +10,13 @@ namespace {
 
 constexpr double kRunNs = 1e6;
 
-std::int64_t bytes_for(const Call& call, std::int64_t elements) {
+std::int64_t bytes_for(const CollCall& call, std::int64_t elements) {
   return elements * size_of(call.type);
 }
 
 }  // namespace
 
-Background::Background(std::unique_ptr<Comm> comm, const Call& call, PageSize pages)
+Background::Background(std::unique_ptr<Comm> comm, const CollCall& call, PageSize pages)
     : comm_(std::move(comm)),
       call_(call),
       in_(bytes_for(call, elements_in(call, comm_->index())), pages),

@@ -17,7 +17,7 @@ namespace mb {
 // tells the others whether to go on, so that all of them stop after the same call.
 class Background {
  public:
-  Background(std::unique_ptr<Comm> comm, const Call& call, PageSize pages);
+  Background(std::unique_ptr<Comm> comm, const CollCall& call, PageSize pages);
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
@@ -31,7 +31,7 @@ class Background {
   void run();
 
   std::unique_ptr<Comm> comm_;
-  Call call_;
+  CollCall call_;
   Pages in_, out_;
   std::atomic<bool> leave_{false}, failed_{false};
   std::atomic<std::uint32_t> runs_{0};

@@ -13,17 +13,22 @@ std::int64_t rounded(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * 
 
 }  // namespace
 
-BufferSizes buffer_sizes(const Call& call, int member, bool in_place) {
+BufferSizes buffer_sizes(const CollCall& call, int member, bool in_place) {
   const std::int64_t in = elements_in(call, member) * size_of(call.type),
                      out = elements_out(call, member) * size_of(call.type);
   if (in_place) return {0, std::max(in, out)};
   return {in, out};
 }
 
-std::int64_t cold_pool_bytes() {
+std::int64_t last_level_cache_bytes() {
   constexpr std::int64_t kUnknown = 32 << 20;
   const std::int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return 2 * (cache > 0 ? cache : kUnknown);
+  return cache > 0 ? cache : kUnknown;
+}
+
+std::int64_t cold_pool_bytes(int ranks) {
+  constexpr std::int64_t kLeast = 16 << 20;
+  return std::max(kLeast, 2 * last_level_cache_bytes() / ranks);
 }
 
 Buffers::Buffers(const BufferSizes& largest, std::int64_t pool_bytes, PageSize pages)

@@ -12,10 +12,13 @@ struct BufferSizes {
   std::int64_t in = 0, out = 0;  // bytes of one operation
 };
 // Of a member; in place, all is in `out`.
-BufferSizes buffer_sizes(const Call& call, int member, bool in_place);
+BufferSizes buffer_sizes(const CollCall& call, int member, bool in_place);
 
-// Bytes that a pool of cold buffers wants in all: twice the last-level cache.
-std::int64_t cold_pool_bytes();
+// Of the processor, as the system tells; 32 MiB where it does not.
+std::int64_t last_level_cache_bytes();
+// What the cold buffers of one of `ranks` that share a cache take: together twice the last-level
+// cache, and 16 MiB at least, more than a core's own caches.
+std::int64_t cold_pool_bytes(int ranks);
 
 class Buffers {
  public:

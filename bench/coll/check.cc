@@ -67,7 +67,7 @@ double small_whole(std::uint64_t bits, double most) {
 }
 
 template <class T>
-T input_value(std::uint64_t bits, const Call& call) {
+T input_value(std::uint64_t bits, const CollCall& call) {
   const double n = call.members, limit = exact_limit<T>();
   const bool sums = call.redop == ReduceOp::sum, means = call.redop == ReduceOp::avg;
   if (!reduces(call.operation) || call.redop == ReduceOp::min || call.redop == ReduceOp::max ||
@@ -92,7 +92,7 @@ T input_value(std::uint64_t bits, const Call& call) {
 
 // Member after member, integers modulo 2 to the number of their bits.
 template <class T>
-T reduced_value(const T* table, std::int64_t index, const Call& call) {
+T reduced_value(const T* table, std::int64_t index, const CollCall& call) {
   using Wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;
   const auto value = [&](int k) { return table[phase_of(k, index)]; };
   T best = value(0);
@@ -120,7 +120,7 @@ T reduced_value(const T* table, std::int64_t index, const Call& call) {
 }
 
 template <class T>
-void make_tables(const Call& call, std::uint64_t seed, T* table, T* reduced) {
+void make_tables(const CollCall& call, std::uint64_t seed, T* table, T* reduced) {
   const std::uint64_t key = random_key(seed, stream_of("collective"));
   for (std::int64_t i = 0; i < kPeriod; ++i)
     table[i] = input_value<T>(random_bits(key, static_cast<std::uint64_t>(i)), call);
@@ -149,7 +149,7 @@ std::string element_text(std::uint64_t bits, DType type) {
   return text;
 }
 
-Checker::Checker(const Call& call, int member, bool in_place, std::uint64_t seed)
+Checker::Checker(const CollCall& call, int member, bool in_place, std::uint64_t seed)
     : call_(call), member_(member), in_place_(in_place), seed_(seed), bytes_(size_of(call.type)) {
   table_.resize(2 * kPeriod * bytes_);
   if (reduces(call.operation)) reduced_.resize(2 * kPeriod * bytes_);

@@ -29,7 +29,7 @@ std::string element_text(std::uint64_t bits, DType type);
 // is exact in the type, whatever order it is taken in.
 class Checker {
  public:
-  Checker(const Call& call, int member, bool in_place, std::uint64_t seed);
+  Checker(const CollCall& call, int member, bool in_place, std::uint64_t seed);
 
   // Inputs as they should be, outputs as they should not.
   void fill(void* in, void* out) const;
@@ -60,7 +60,7 @@ class Checker {
   std::int64_t place(std::int64_t operation, int sample, std::int64_t count) const;
   bool puts_inputs_back() const { return in_place_ && reduces(call_.operation); }
 
-  Call call_;
+  CollCall call_;
   int member_;
   bool in_place_;
   std::uint64_t seed_;

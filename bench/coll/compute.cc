@@ -11,11 +11,11 @@ constexpr std::size_t kRun = 64 << 10, kTriad = 64 * kRun;  // floats
 
 }  // namespace
 
-ComputeThread::ComputeThread(Compute kind)
+ComputeThread::ComputeThread(ComputeKind kind)
     : kind_(kind),
-      a_(kind == Compute::matmul ? kRows * kInner : kTriad, 1.0f),
-      b_(kind == Compute::matmul ? kInner * kColumns : kTriad, 0.5f),
-      c_(kind == Compute::matmul ? kRows * kColumns : kTriad, 0.0f),
+      a_(kind == ComputeKind::matmul ? kRows * kInner : kTriad, 1.0f),
+      b_(kind == ComputeKind::matmul ? kInner * kColumns : kTriad, 0.5f),
+      c_(kind == ComputeKind::matmul ? kRows * kColumns : kTriad, 0.0f),
       thread_([this] { loop(); }) {}
 
 ComputeThread::~ComputeThread() {
@@ -49,7 +49,7 @@ void ComputeThread::loop() {
 }
 
 void ComputeThread::unit() {
-  if (kind_ == Compute::matmul) {
+  if (kind_ == ComputeKind::matmul) {
     const void* reads[] = {a_.data(), b_.data()};
     void* writes[] = {c_.data()};
     run_cpu_op({Matmul{kRows, kColumns, kInner}, DType::fp32}, {}, reads, writes);

@@ -15,7 +15,7 @@ namespace mb {
 // KiB that moves on through 3 x 16 MiB.
 class ComputeThread {
  public:
-  explicit ComputeThread(Compute kind);
+  explicit ComputeThread(ComputeKind kind);
   ~ComputeThread();
   ComputeThread(const ComputeThread&) = delete;
   ComputeThread& operator=(const ComputeThread&) = delete;
@@ -29,7 +29,7 @@ class ComputeThread {
   void loop();
   void unit();
 
-  Compute kind_;
+  ComputeKind kind_;
   std::vector<float> a_, b_, c_;
   std::size_t at_ = 0;
   std::int64_t units_ = 0, end_ns_ = 0;

@@ -10,8 +10,10 @@ namespace mb {
 
 std::string_view name_of(Cache cache) { return cache == Cache::warm ? "warm" : "cold"; }
 
-std::string_view name_of(Compute compute) {
-  return compute == Compute::none ? "none" : compute == Compute::matmul ? "matmul" : "memory";
+std::string_view name_of(ComputeKind compute) {
+  return compute == ComputeKind::none     ? "none"
+         : compute == ComputeKind::matmul ? "matmul"
+                                          : "memory";
 }
 
 Group group_named(std::string_view text, std::string_view subject) {
@@ -43,11 +45,11 @@ void check_config(const CollConfig& config) {
   require(!config.injection || config.injection->rank < config.mesh.world(),
           "inject=rank:", config.injection ? config.injection->rank : 0, ": ranks are 0 to ",
           config.mesh.world() - 1);
-  require(!config.beside || config.overlap == Compute::none,
+  require(!config.beside || config.overlap == ComputeKind::none,
           "beside= and overlap=", name_of(config.overlap), " go one at a time; leave one out");
 }
 
-Call call_of(const Point& point, int members, int root) {
+CollCall call_of(const Point& point, int members, int root) {
   return call_of(point.operation, members, point.bytes, point.type, point.redop,
                  has_root(point.operation) ? root : 0);
 }

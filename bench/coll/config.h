@@ -30,9 +30,9 @@ struct Injection {
 
 enum class Places : std::uint8_t { both, in, out };
 enum class Cache : std::uint8_t { warm, cold };
-enum class Compute : std::uint8_t { none, matmul, memory };  // on a second thread of each rank
+enum class ComputeKind : std::uint8_t { none, matmul, memory };  // on a second thread of each rank
 std::string_view name_of(Cache cache);
-std::string_view name_of(Compute compute);
+std::string_view name_of(ComputeKind compute);
 
 struct CollConfig {
   std::vector<Operation> operations = {Operation::all_reduce};
@@ -48,7 +48,7 @@ struct CollConfig {
   Places places = Places::both;
   Algorithm algorithm = Algorithm::own;
   Cache cache = Cache::warm;
-  Compute overlap = Compute::none;
+  ComputeKind overlap = ComputeKind::none;
   int warm_up = 5;          // at least so many operations at every point
   double interval = 0.02;   // half width of the 95 % interval of the median, relative to it
   double time_cap_s = 0.5;  // of the timed operations of a point
@@ -75,9 +75,9 @@ struct Point {
   ReduceOp redop = ReduceOp::sum;
   bool in_place = false;
   std::optional<Beside> beside;
-  Compute overlap = Compute::none;
+  ComputeKind overlap = ComputeKind::none;
 };
-Call call_of(const Point& point, int members, int root);
+CollCall call_of(const Point& point, int members, int root);
 std::string to_text(const Point& point);  // "all_reduce of 1 MiB over tp"
 
 // Points that stand in one table: of one operation, axis, type and reduction, by size, out of place

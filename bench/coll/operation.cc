@@ -83,7 +83,7 @@ struct Busiest {
   std::int64_t elements = 0, own = 0;
 };
 // The member that sends or receives most.
-Busiest busiest_of(const Call& call) {
+Busiest busiest_of(const CollCall& call) {
   Busiest most;
   for (int member = 0; member < call.members; ++member) {
     const std::int64_t elements = std::max(call.sent_by(member), call.received_by(member));
@@ -107,7 +107,7 @@ bool has_parts(Operation operation) {
 
 int partner_of(int member) { return member ^ 1; }
 
-void ping_pong(Comm& comm, const Call& call, const Operands& operands) {
+void ping_pong(Comm& comm, const CollCall& call, const Operands& operands) {
   const std::int64_t bytes = call.count * size_of(call.type);
   const int partner = partner_of(comm.index());
   if (comm.index() < partner) {
@@ -139,37 +139,37 @@ int participants(Operation operation, int members) {
   return is_of_pairs(operation) ? members / 2 * 2 : members;
 }
 
-std::int64_t Call::sent_by(int member) const {
+std::int64_t CollCall::sent_by(int member) const {
   const auto row = sends(member);
   return std::accumulate(row.begin(), row.end(), std::int64_t{0});
 }
 
-std::int64_t Call::received_by(int member) const {
+std::int64_t CollCall::received_by(int member) const {
   const auto row = receives(member);
   return std::accumulate(row.begin(), row.end(), std::int64_t{0});
 }
 
-Call call_of(Operation operation, int members, std::int64_t bytes, DType type, ReduceOp redop,
-             int root) {
-  Call call{.operation = operation,
-            .members = members,
-            .count = bytes / size_of(type),
-            .type = type,
-            .redop = redop,
-            .root = root};
+CollCall call_of(Operation operation, int members, std::int64_t bytes, DType type, ReduceOp redop,
+                 int root) {
+  CollCall call{.operation = operation,
+                .members = members,
+                .count = bytes / size_of(type),
+                .type = type,
+                .redop = redop,
+                .root = root};
   if (has_parts(operation)) call.count /= members;
   if (operation == Operation::all_to_all_v) call.parts = uneven_parts(members, call.count);
   if (!has_size(operation)) call.count = 0;
   return call;
 }
 
-std::int64_t bytes_of(const Call& call) {
+std::int64_t bytes_of(const CollCall& call) {
   if (call.operation == Operation::all_to_all_v)
     return busiest_of(call).elements * size_of(call.type);
   return call.count * size_of(call.type) * (has_parts(call.operation) ? call.members : 1);
 }
 
-std::optional<double> factor_of(const Call& call) {
+std::optional<double> factor_of(const CollCall& call) {
   const auto kind = kind_of(call.operation);
   if (!kind || participants(call.operation, call.members) < 2) return std::nullopt;
   if (*kind != Kind::all_to_all_v) return busbw_factor(*kind, call.members);
@@ -178,7 +178,7 @@ std::optional<double> factor_of(const Call& call) {
   return 1 - static_cast<double>(busiest.own) / static_cast<double>(busiest.elements);
 }
 
-std::int64_t elements_in(const Call& call, int member) {
+std::int64_t elements_in(const CollCall& call, int member) {
   const bool root = member == call.root;
   switch (call.operation) {
     case Operation::reduce_scatter:
@@ -198,7 +198,7 @@ std::int64_t elements_in(const Call& call, int member) {
   }
 }
 
-std::int64_t elements_out(const Call& call, int member) {
+std::int64_t elements_out(const CollCall& call, int member) {
   const bool root = member == call.root;
   switch (call.operation) {
     case Operation::all_gather:
@@ -218,7 +218,7 @@ std::int64_t elements_out(const Call& call, int member) {
   }
 }
 
-Operands operands(const Call& call, int member, bool in_place, void* in, void* out) {
+Operands operands(const CollCall& call, int member, bool in_place, void* in, void* out) {
   if (!in_place) return {in, out};
   void* own_part = at(out, member * call.count, call.type);
   switch (call.operation) {
@@ -235,7 +235,7 @@ Operands operands(const Call& call, int member, bool in_place, void* in, void* o
   }
 }
 
-void issue(Comm& comm, const Call& call, const Operands& o) {
+void issue(Comm& comm, const CollCall& call, const Operands& o) {
   switch (call.operation) {
     case Operation::all_reduce:
       return comm.all_reduce(o.from, o.to, call.count, call.type, call.redop);

@@ -47,7 +47,7 @@ bool has_size(Operation operation);
 int participants(Operation operation, int members);
 
 // One call as every member of a group of `members` makes it.
-struct Call {
+struct CollCall {
   Operation operation = Operation::all_reduce;
   int members = 1;
   std::int64_t count = 0;  // what nccl-tests prints: of the vector, or of each member's part
@@ -70,29 +70,29 @@ struct Call {
 };
 
 // The call whose size is `bytes` or as much less as whole elements and equal parts take away.
-Call call_of(Operation operation, int members, std::int64_t bytes, DType type, ReduceOp redop,
-             int root);
+CollCall call_of(Operation operation, int members, std::int64_t bytes, DType type, ReduceOp redop,
+                 int root);
 // Its size as nccl-tests counts it: the vector; of a gather or all_gather the whole output, of a
 // scatter, reduce_scatter or all_to_all the whole input, of an all_to_all_v the busiest member's.
-std::int64_t bytes_of(const Call& call);
+std::int64_t bytes_of(const CollCall& call);
 // busbw over algbw; nullopt where there is no bus or no size. Of an all_to_all_v the share that the
 // busiest member does not keep.
-std::optional<double> factor_of(const Call& call);
+std::optional<double> factor_of(const CollCall& call);
 // Why that factor, for people.
 std::string_view reason_of(Operation operation);
 
 // Elements that a member brings and takes. Buffers in place are as large as the larger.
-std::int64_t elements_in(const Call& call, int member);
-std::int64_t elements_out(const Call& call, int member);
+std::int64_t elements_in(const CollCall& call, int member);
+std::int64_t elements_out(const CollCall& call, int member);
 
 struct Operands {
   const void* from = nullptr;
   void* to = nullptr;
 };
 // Where a member's input and output are in its two buffers, or, in place, both in `out`.
-Operands operands(const Call& call, int member, bool in_place, void* in, void* out);
+Operands operands(const CollCall& call, int member, bool in_place, void* in, void* out);
 
 // Makes the call as member comm.index().
-void issue(Comm& comm, const Call& call, const Operands& operands);
+void issue(Comm& comm, const CollCall& call, const Operands& operands);
 
 }  // namespace mb

@@ -9,17 +9,17 @@ namespace {
 
 std::string where(const RankPlace& place) {
   switch (place.step()) {
-    case Step::working:
+    case RankStep::working:
       return cat("preparing operation ", place.operation());
-    case Step::meeting:
+    case RankStep::meeting:
       return cat("at the meeting before operation ", place.operation());
-    case Step::delayed:
+    case RankStep::delayed:
       return cat("kept back before operation ", place.operation(), " by inject=");
-    case Step::operating:
+    case RankStep::operating:
       return cat("in operation ", place.operation());
-    case Step::sharing:
+    case RankStep::sharing:
       return cat("sharing times after operation ", place.operation());
-    case Step::done:
+    case RankStep::done:
       return "done";
   }
   return "?";

@@ -9,16 +9,16 @@
 namespace mb {
 
 // In the order in which a rank passes them at every operation; `sharing` follows a batch.
-enum class Step : std::uint8_t { working, meeting, delayed, operating, sharing, done };
+enum class RankStep : std::uint8_t { working, meeting, delayed, operating, sharing, done };
 
 class alignas(128) RankPlace {
  public:
-  void set(std::int64_t operation, Step step) {
+  void set(std::int64_t operation, RankStep step) {
     at_.store(static_cast<std::uint64_t>(operation) * 8 + static_cast<std::uint64_t>(step),
               std::memory_order_relaxed);
   }
   std::int64_t operation() const { return static_cast<std::int64_t>(raw() / 8); }
-  Step step() const { return static_cast<Step>(raw() % 8); }
+  RankStep step() const { return static_cast<RankStep>(raw() % 8); }
   std::uint64_t raw() const { return at_.load(std::memory_order_relaxed); }
 
  private:

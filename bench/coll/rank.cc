@@ -43,7 +43,7 @@ BufferSizes largest_buffers(const CollConfig& config, const std::vector<Point>& 
   for (const Point& point : points) {
     const std::vector<int> members = members_of(config, point.group, rank);
     if (members.empty()) continue;
-    const Call call = call_of(point, static_cast<int>(members.size()), config.root);
+    const CollCall call = call_of(point, static_cast<int>(members.size()), config.root);
     const BufferSizes sizes = buffer_sizes(call, index_of(members, rank), point.in_place);
     largest.in = std::max(largest.in, sizes.in);
     largest.out = std::max(largest.out, sizes.out);
@@ -53,13 +53,14 @@ BufferSizes largest_buffers(const CollConfig& config, const std::vector<Point>& 
 
 BufferSizes beside_buffers(const CollConfig& config, const Beside& beside, int rank) {
   const std::vector<int> members = config.mesh.members(beside.group, rank);
-  const Call call = call_of(beside.operation, static_cast<int>(members.size()), beside.bytes,
-                            DType::fp32, ReduceOp::sum, 0);
+  const CollCall call = call_of(beside.operation, static_cast<int>(members.size()), beside.bytes,
+                                DType::fp32, ReduceOp::sum, 0);
   return buffer_sizes(call, index_of(members, rank), false);
 }
 
 std::int64_t pool_bytes(const CollConfig& config) {
-  return config.cache == Cache::cold ? cold_pool_bytes() : 0;
+  const int sharing = std::min(config.mesh.world(), config.mesh.ranks_per_node());
+  return config.cache == Cache::cold ? cold_pool_bytes(sharing) : 0;
 }
 
 Stamps::Stamps(std::int64_t capacity)
@@ -69,17 +70,17 @@ Stamps::Stamps(std::int64_t capacity)
   pages_.prefault();
 }
 
-RankRun::RankRun(World& world, const CollConfig& config, const std::vector<Point>& points, int rank,
-                 RankPlace& place)
+CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Point>& points,
+                   int rank, RankPlace& place)
     : world_(world),
       config_(config),
       rank_(rank),
       place_(place),
       largest_(largest_buffers(config, points, rank)) {}
 
-Stamps& RankRun::stamps(Lane lane) { return lanes_[static_cast<int>(lane)]; }
+Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
 
-Comm& RankRun::comm_of(const Group& group, const std::vector<int>& members) {
+Comm& CollRank::comm_of(const Group& group, const std::vector<int>& members) {
   std::unique_ptr<Comm>& comm = comms_[name_of(group)];
   if (comm) return *comm;
   const std::string name = cat("coll ", name_of(group));
@@ -92,7 +93,7 @@ Comm& RankRun::comm_of(const Group& group, const std::vector<int>& members) {
   return *comm;
 }
 
-Comm& RankRun::start_of(const Group& group, const std::vector<int>& members) {
+Comm& CollRank::start_of(const Group& group, const std::vector<int>& members) {
   if (config_.all_groups) return *control_;
   const std::string name = cat("coll start ", name_of(group));
   std::unique_ptr<Comm>& comm = comms_[name];
@@ -100,7 +101,7 @@ Comm& RankRun::start_of(const Group& group, const std::vector<int>& members) {
   return *comm;
 }
 
-Background* RankRun::background_of(const Beside& beside) {
+Background* CollRank::background_of(const Beside& beside) {
   const std::string name =
       cat("coll beside ", name_of(beside.operation), ' ', name_of(beside.group), ' ', beside.bytes);
   std::unique_ptr<Background>& background = backgrounds_[name];
@@ -114,11 +115,11 @@ Background* RankRun::background_of(const Beside& beside) {
   return background.get();
 }
 
-void RankRun::set_point(const Point& point) {
+void CollRank::set_point(const Point& point) {
   if (!control_) {
     control_ = world_.comm("coll control", all_ranks(world_), rank_);
     buffers_ = std::make_unique<Buffers>(largest_, pool_bytes(config_), config_.pages);
-    for (int lane = 0; lane < kLanes; ++lane) lanes_.emplace_back(kBatch);
+    for (int series = 0; series < kSeries; ++series) series_.emplace_back(kBatch);
   }
   const std::vector<int> members = members_of(config_, point.group, rank_);
   comm_ = start_ = nullptr;
@@ -129,7 +130,7 @@ void RankRun::set_point(const Point& point) {
   interrupted_ = false;
   background_ = point.beside ? background_of(*point.beside) : nullptr;
   compute_ =
-      point.overlap == Compute::none ? nullptr : std::make_unique<ComputeThread>(point.overlap);
+      point.overlap == ComputeKind::none ? nullptr : std::make_unique<ComputeThread>(point.overlap);
   if (!members.empty()) {
     const int index = index_of(members, rank_);
     call_ = call_of(point, static_cast<int>(members.size()), config_.root);
@@ -156,7 +157,7 @@ void RankRun::set_point(const Point& point) {
   }
 }
 
-std::optional<PointResult> RankRun::measure(const Point& point, const Asked& interrupted) {
+std::optional<PointResult> CollRank::measure(const Point& point, const Asked& interrupted) {
   set_point(point);
   std::vector<Run> runs = {Run::operation};
   if (background_) runs = {Run::alone, Run::operation};
@@ -174,7 +175,7 @@ std::optional<PointResult> RankRun::measure(const Point& point, const Asked& int
   return std::move(result_);
 }
 
-std::int64_t RankRun::warm_up(const Asked& interrupted) {
+std::int64_t CollRank::warm_up(const Asked& interrupted) {
   if (config_.warm_up == 0) return 0;
   const std::int64_t start = now_ns();
   const std::int64_t operations = std::min<std::int64_t>(config_.warm_up, kBatch);
@@ -201,7 +202,7 @@ std::int64_t RankRun::warm_up(const Asked& interrupted) {
 }
 
 // As many units of computation as take about as long as the operation does.
-void RankRun::calibrate() {
+void CollRank::calibrate() {
   constexpr std::int64_t kTries = 5;
   const double operation_ns = last_median_ns_;
   units_ = 1;
@@ -211,7 +212,7 @@ void RankRun::calibrate() {
   units_ = decide({std::llround(units)}).next;
 }
 
-void RankRun::timed(const std::vector<Run>& runs, const Asked& interrupted) {
+void CollRank::timed(const std::vector<Run>& runs, const Asked& interrupted) {
   const PacerOptions options{.interval = config_.interval,
                              .time_cap_s = config_.time_cap_s,
                              .least = config_.least,
@@ -238,7 +239,7 @@ void RankRun::timed(const std::vector<Run>& runs, const Asked& interrupted) {
   if (result_) result_->certain = width && *width <= config_.interval;
 }
 
-void RankRun::batch(Run run, std::int64_t operations) {
+void CollRank::batch(Run run, std::int64_t operations) {
   const bool beside = background_ && run == Run::operation;
   if (beside) background_->start();
   const ThreadUsage before = thread_usage();
@@ -256,26 +257,26 @@ void RankRun::batch(Run run, std::int64_t operations) {
   if (beside) background_->stop();
 }
 
-void RankRun::one(Run run, std::int64_t i, bool full) {
+void CollRank::one(Run run, std::int64_t i, bool full) {
   void *in = buffers_->in(operation_), *out = buffers_->out(operation_);
   const bool checks = config_.check && run != Run::compute;
   const bool some = checks && !full && operation_ % kSampleEvery == kSampleEvery - 1;
-  place_.set(operation_, Step::working);
+  place_.set(operation_, RankStep::working);
   if (checks && full) checker_->fill(in, out);
   if (some) checker_->fill_some(operation_, in, out);
   wait_for_others();
   delay();
-  place_.set(operation_, Step::operating);
+  place_.set(operation_, RankStep::operating);
   operate(run, i, in, out);
   if (checks && full) checker_->check_all(operation_, in, out);
   if (some) checker_->check_some(operation_, in, out);
   ++operation_;
 }
 
-void RankRun::operate(Run run, std::int64_t i, void* in, void* out) {
+void CollRank::operate(Run run, std::int64_t i, void* in, void* out) {
   const Operands o = operands(call_, comm_->index(), in_place_, in, out);
   if (run == Run::operation || run == Run::alone) {
-    Stamps& own = stamps(run == Run::alone ? Lane::alone : Lane::operation);
+    Stamps& own = stamps(run == Run::alone ? Series::alone : Series::operation);
     own.start(i, now_ns());
     issue(*comm_, call_, o);
     own.end(i, now_ns());
@@ -284,29 +285,29 @@ void RankRun::operate(Run run, std::int64_t i, void* in, void* out) {
   const std::int64_t start = now_ns();
   compute_->start(units_);
   if (run == Run::both) {
-    stamps(Lane::operation_in_both).start(i, now_ns());
+    stamps(Series::operation_in_both).start(i, now_ns());
     issue(*comm_, call_, o);
-    stamps(Lane::operation_in_both).end(i, now_ns());
+    stamps(Series::operation_in_both).end(i, now_ns());
   }
   compute_->wait();
-  Stamps& computed = stamps(run == Run::both ? Lane::compute_in_both : Lane::compute);
+  Stamps& computed = stamps(run == Run::both ? Series::compute_in_both : Series::compute);
   computed.start(i, start);
   computed.end(i, compute_->end_ns());
   if (run == Run::both) {
-    stamps(Lane::both).start(i, start);
-    stamps(Lane::both)
-        .end(i, std::max(compute_->end_ns(), stamps(Lane::operation_in_both).ends()[i]));
+    stamps(Series::both).start(i, start);
+    stamps(Series::both)
+        .end(i, std::max(compute_->end_ns(), stamps(Series::operation_in_both).ends()[i]));
   }
 }
 
-void RankRun::wait_for_others() {
-  place_.set(operation_, Step::meeting);
+void CollRank::wait_for_others() {
+  place_.set(operation_, RankStep::meeting);
   start_->barrier();
 }
 
-void RankRun::delay() {
+void CollRank::delay() {
   if (!config_.injection || config_.injection->rank != rank_) return;
-  place_.set(operation_, Step::delayed);
+  place_.set(operation_, RankStep::delayed);
   const std::int64_t until = now_ns() + config_.injection->delay_ns;
   for (std::int64_t left = until - now_ns(); left > 0; left = until - now_ns()) {
     if (world_.aborted()) throw Aborted(world_.reason());
@@ -315,31 +316,31 @@ void RankRun::delay() {
   }
 }
 
-void RankRun::share(Run run, std::int64_t operations, bool keep) {
-  place_.set(operation_, Step::sharing);
+void CollRank::share(Run run, std::int64_t operations, bool keep) {
+  place_.set(operation_, RankStep::sharing);
   switch (run) {
     case Run::operation:
-      return share_lane(Lane::operation, operations, keep);
+      return share_series(Series::operation, operations, keep);
     case Run::alone:
-      return share_lane(Lane::alone, operations, keep);
+      return share_series(Series::alone, operations, keep);
     case Run::compute:
-      return share_lane(Lane::compute, operations, keep);
+      return share_series(Series::compute, operations, keep);
     case Run::both:
-      for (const Lane lane : {Lane::both, Lane::operation_in_both, Lane::compute_in_both})
-        share_lane(lane, operations, keep);
+      for (const Series series : {Series::both, Series::operation_in_both, Series::compute_in_both})
+        share_series(series, operations, keep);
       return;
   }
 }
 
-void RankRun::share_lane(Lane lane, std::int64_t operations, bool keep) {
-  std::int64_t* own[2] = {stamps(lane).starts(), stamps(lane).ends()};
+void CollRank::share_series(Series series, std::int64_t operations, bool keep) {
+  std::int64_t* own[2] = {stamps(series).starts(), stamps(series).ends()};
   for (int side = 0; side < 2; ++side) {
     for (std::int64_t i = 0; i < operations; ++i) own[side][i] = world_.common_ns(own[side][i]);
     if (rank_ == 0) gathered_[side].resize(operations * world_.size());
     control_->gather(own[side], gathered_[side].data(), operations, DType::int64, 0);
   }
   if (rank_ != 0) return;
-  place_.set(operation_, Step::working);
+  place_.set(operation_, RankStep::working);
   last_median_ns_ = 0;
   for (GroupResult& group : result_->groups) {
     Samples batch;
@@ -351,31 +352,31 @@ void RankRun::share_lane(Lane lane, std::int64_t operations, bool keep) {
                              gathered_[1].begin() + begin + operations);
     }
     last_median_ns_ = std::max(last_median_ns_, median(completions_ns(batch)));
-    if (keep) group.lanes[static_cast<int>(lane)].append(batch);
+    if (keep) group.of(series).append(batch);
   }
 }
 
-std::optional<double> RankRun::least_certain() const {
+std::optional<double> CollRank::least_certain() const {
   double widest = 0;
   for (const GroupResult& group : result_->groups) {
-    const auto width = relative_half_width(completions_ns(group.lane(Lane::operation)));
+    const auto width = relative_half_width(completions_ns(group.of(Series::operation)));
     if (!width) return std::nullopt;
     widest = std::max(widest, *width);
   }
   return widest;
 }
 
-RankRun::Decision RankRun::decide(Decision own) {
+CollRank::Decision CollRank::decide(Decision own) {
   if (own.interrupted) own.next = 0;
-  place_.set(operation_, Step::sharing);
+  place_.set(operation_, RankStep::sharing);
   std::int64_t numbers[2] = {own.next, own.interrupted};
   control_->broadcast(numbers, 2, DType::int64, 0);
   if (numbers[1] != 0) interrupted_ = true;
   return {numbers[0], numbers[1]};
 }
 
-void RankRun::share_findings() {
-  place_.set(operation_, Step::sharing);
+void CollRank::share_findings() {
+  place_.set(operation_, RankStep::sharing);
   const Findings f = checker_ ? checker_->findings() : Findings{};
   const std::int64_t own[] = {f.checked,
                               f.wrong,

@@ -37,10 +37,10 @@ class Stamps {
   std::int64_t *start_, *end_;
 };
 
-class RankRun {
+class CollRank {
  public:
-  RankRun(World& world, const CollConfig& config, const std::vector<Point>& points, int rank,
-          RankPlace& place);
+  CollRank(World& world, const CollConfig& config, const std::vector<Point>& points, int rank,
+           RankPlace& place);
 
   int rank() const { return rank_; }
   // On the rank's own thread. The result on rank 0 alone.
@@ -73,12 +73,12 @@ class RankRun {
 
   // Gathers the times of a batch to rank 0, which adds them to its result if they are to be kept.
   void share(Run run, std::int64_t operations, bool keep);
-  void share_lane(Lane lane, std::int64_t operations, bool keep);
+  void share_series(Series series, std::int64_t operations, bool keep);
   Decision decide(Decision own);  // rank 0's
   void share_findings();
   std::optional<double> least_certain() const;
 
-  Stamps& stamps(Lane lane);
+  Stamps& stamps(Series series);
 
   World& world_;
   const CollConfig& config_;
@@ -89,13 +89,13 @@ class RankRun {
   std::map<std::string, std::unique_ptr<Background>> backgrounds_;
   std::unique_ptr<Comm> control_;
   std::unique_ptr<Buffers> buffers_;
-  std::vector<Stamps> lanes_;
+  std::vector<Stamps> series_;
   std::vector<std::int64_t> gathered_[2];  // starts and ends of all ranks, on rank 0
 
   // Of the point at hand.
   Comm* comm_ = nullptr;  // none where this rank's group is not measured
   Comm* start_ = nullptr;
-  Call call_;
+  CollCall call_;
   std::unique_ptr<Checker> checker_;
   Background* background_ = nullptr;
   std::unique_ptr<ComputeThread> compute_;

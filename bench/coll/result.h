@@ -16,7 +16,7 @@ namespace mb {
 
 // What was timed. `operation` is what the point is about: with `beside` the other collective ran
 // meanwhile, and `alone` is without it. The last three are of computation and operation at once.
-enum class Lane : std::uint8_t {
+enum class Series : std::uint8_t {
   operation,
   alone,
   compute,
@@ -24,18 +24,19 @@ enum class Lane : std::uint8_t {
   operation_in_both,
   compute_in_both
 };
-inline constexpr int kLanes = 6;
+inline constexpr int kSeries = 6;
 
 struct GroupResult {
   int index = 0;           // among the groups of the axis
   std::vector<int> ranks;  // that take part, in the order of the group
-  Call call;
-  std::array<Samples, kLanes> lanes;
+  CollCall call;
+  std::array<Samples, kSeries> series;
   Findings findings;    // of the member that found something wrong first, counts of all
   int wrong_rank = -1;  // that member
   ThreadUsage usage;    // of all members, in all timed batches
 
-  const Samples& lane(Lane l) const { return lanes[static_cast<int>(l)]; }
+  const Samples& of(Series s) const { return series[static_cast<int>(s)]; }
+  Samples& of(Series s) { return series[static_cast<int>(s)]; }
 };
 
 struct PointResult {

@@ -51,7 +51,7 @@ struct CollRunner::State {
   const std::vector<Point> points;
   std::vector<RankPlace> places;
   std::function<bool()> interrupted;
-  std::vector<std::unique_ptr<RankRun>> ranks;
+  std::vector<std::unique_ptr<CollRank>> ranks;
   bool stopped = false;
 
   std::int64_t progress() const {
@@ -59,7 +59,7 @@ struct CollRunner::State {
     static std::atomic<std::int64_t> changing{0};
     std::int64_t sum = 0;
     for (const RankPlace& place : places) {
-      if (place.step() == Step::working) return -2 - changing++;
+      if (place.step() == RankStep::working) return -2 - changing++;
       sum += static_cast<std::int64_t>(place.raw());
     }
     return sum;
@@ -73,8 +73,8 @@ CollRunner::CollRunner(World& world, const CollConfig& config, std::vector<Point
           config.mesh.world(), " ranks, and the world has ", world.size());
   check_memory(world, config, state_->points);
   for (std::size_t i = 0; i < world.local_ranks().size(); ++i)
-    state_->ranks.push_back(std::make_unique<RankRun>(world, state_->config, state_->points,
-                                                      world.local_ranks()[i], state_->places[i]));
+    state_->ranks.push_back(std::make_unique<CollRank>(world, state_->config, state_->points,
+                                                       world.local_ranks()[i], state_->places[i]));
 }
 
 CollRunner::~CollRunner() = default;
@@ -84,7 +84,7 @@ bool CollRunner::was_interrupted() const { return state_->stopped; }
 std::optional<PointResult> CollRunner::measure(const Point& point) {
   State& s = *state_;
   s.world.align_clocks();
-  for (RankPlace& place : s.places) place.set(0, Step::working);
+  for (RankPlace& place : s.places) place.set(0, RankStep::working);
   std::optional<PointResult> result;
   std::vector<std::thread> threads;
   {
@@ -97,7 +97,7 @@ std::optional<PointResult> CollRunner::measure(const Point& point) {
         });
     for (std::size_t i = 0; i < s.ranks.size(); ++i) {
       threads.emplace_back([&, i] {
-        RankRun& rank = *s.ranks[i];
+        CollRank& rank = *s.ranks[i];
         try {
           std::optional<PointResult> own = rank.measure(point, s.interrupted);
           if (own) result = std::move(own);
@@ -105,7 +105,7 @@ std::optional<PointResult> CollRunner::measure(const Point& point) {
         } catch (const std::exception& error) {
           s.world.abort(cat(to_text(point), ", rank ", rank.rank(), ": ", error.what()));
         }
-        s.places[i].set(s.places[i].operation(), Step::done);
+        s.places[i].set(s.places[i].operation(), RankStep::done);
       });
     }
     for (std::thread& thread : threads) thread.join();
