@@ -34,6 +34,9 @@ struct KernelTable;
 template <class T, class... Kinds>
 struct KernelTable<T, std::variant<Kinds...>> : Kernel<T, Kinds>... {};
 
+// a = b + 0.5 c or a = b, over n elements.
+using StreamFunction = void (*)(float* a, const float* b, const float* c, std::int64_t n);
+
 struct CpuKernels {
   std::string_view isa;
   KernelTable<float, OpKind> fp32;
@@ -45,6 +48,8 @@ struct CpuKernels {
   // Run `rounds` rounds of independent multiply-adds and return how many FLOPs that was.
   double (*multiply_add_fp32)(std::int64_t rounds);
   double (*multiply_add_fp64)(std::int64_t rounds);
+  // By ordinary stores, and by ones that pass the caches by; see stream.h.
+  StreamFunction triad[2], stream_copy[2];
 };
 
 extern const CpuKernels avx512_kernels, avx2_kernels, base_kernels;

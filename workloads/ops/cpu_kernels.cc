@@ -13,6 +13,7 @@
 #include "workloads/ops/norm.h"
 #include "workloads/ops/rotary.h"
 #include "workloads/ops/softmax.h"
+#include "workloads/ops/stream.h"
 #include "workloads/ops/team.h"
 #include "workloads/ops/tokens.h"
 
@@ -389,6 +390,8 @@ constinit const CpuKernels MB_KERNELS = {
     .matmul_fp64 = builtin_matmul<double>,
     .multiply_add_fp32 = multiply_add<float>,
     .multiply_add_fp64 = multiply_add<double>,
+    .triad = {triad<false>, triad<true>},
+    .stream_copy = {stream_copy<false>, stream_copy<true>},
 };
 
 }  // namespace mb
