@@ -24,6 +24,8 @@ struct Case {
   std::string machine_name = "h100x8";
   Machine machine;  // of mode=sim
   Mesh mesh;
+  int ranks_per_node = 0;  // of mode=threads; 0: all ranks on one
+  std::vector<int> nodes;  // of each rank; empty: ranks_per_node, mode=sim: the machine's
   Mode mode = Mode::threads;
   StepOptions options;  // micro_batches and loss_scale are derived from the rest
   std::string loss_scale = "auto";

@@ -84,6 +84,19 @@ TEST(Case, TextbookMeshesHaveTheirMicroBatches) {
   EXPECT_EQ(parse("case=dp2-tp4-pp2").options.micro_batches, 8);
 }
 
+TEST(Case, PlacesRanksOnNodes) {
+  EXPECT_EQ(parse("mesh=dp2.tp2").mesh.node_count(), 1);
+  EXPECT_EQ(parse("mesh=dp2.tp2 ranks_per_node=2").mesh.node_of(2), 1);
+  EXPECT_EQ(parse("mesh=dp8.tp2 mode=sim").mesh.node_of(8), 1) << "h100x8";
+  EXPECT_EQ(parse("mesh=dp2.tp2 nodes=0,1,1,1").mesh.nodes(), (std::vector{0, 1, 1, 1}));
+  for (const std::string words : {"mesh=dp2.tp2 ranks_per_node=2", "nodes=0,3 mesh=dp2",
+                                  "mesh=dp2.tp2 order=dp,tp nodes=0,0,1,0 mode=sim"}) {
+    const std::string printed = to_text(parse(words));
+    EXPECT_EQ(to_text(parse(printed)), printed);
+    EXPECT_EQ(parse(printed).mesh, parse(words).mesh);
+  }
+}
+
 TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
   expect_contains(refusal("meesh=dp2"), {"meesh=dp2", "did you mean 'mesh'"});
   expect_contains(refusal("mesh"), {"'mesh'", "key=value"});
@@ -119,6 +132,9 @@ TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
                   {"micro_batch=1000000000", "smaller"});
   expect_contains(refusal("machine=h100x8"), {"machine=h100x8", "mode=sim"});
   expect_contains(refusal("order="), {"order=", "tp-dp-pp"});
+  expect_contains(refusal("mode=sim ranks_per_node=2"), {"machine.ranks_per_node=2"});
+  expect_contains(refusal("mesh=dp2 ranks_per_node=1 nodes=0,1"), {"nodes=", "one of them"});
+  expect_contains(refusal("mesh=dp4 nodes=0,1"), {"2 ranks", "4 ranks"});
   expect_contains(refusal("learning_rate=fast"), {"learning_rate", "fast"});
 }
 
