@@ -16,9 +16,11 @@ std::int64_t bytes_for(const CollCall& call, std::int64_t elements) {
 
 }  // namespace
 
-Background::Background(std::unique_ptr<Comm> comm, const CollCall& call, PageSize pages)
+Background::Background(std::unique_ptr<Comm> comm, const CollCall& call, PageSize pages,
+                       const Cores& cores)
     : comm_(std::move(comm)),
       call_(call),
+      cores_(cores),
       in_(bytes_for(call, elements_in(call, comm_->index())), pages),
       out_(bytes_for(call, elements_out(call, comm_->index())), pages) {
   in_.prefault();
@@ -45,6 +47,7 @@ void Background::stop() {
 }
 
 void Background::run() {
+  cores_.take_all();
   try {
     const Operands o = operands(call_, comm_->index(), false, in_.data(), out_.data());
     for (std::int64_t order[2] = {1, 1}; order[0] != 0;) {

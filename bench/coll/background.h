@@ -7,6 +7,7 @@
 #include <memory>
 #include <thread>
 
+#include "bench/coll/cores.h"
 #include "bench/coll/operation.h"
 #include "parallel/comm/comm.h"
 #include "workloads/base/pages.h"
@@ -17,7 +18,8 @@ namespace mb {
 // tells the others whether to go on, so that all of them stop after the same call.
 class Background {
  public:
-  Background(std::unique_ptr<Comm> comm, const CollCall& call, PageSize pages);
+  // Its thread runs on any of `cores`, which outlive it.
+  Background(std::unique_ptr<Comm> comm, const CollCall& call, PageSize pages, const Cores& cores);
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
@@ -32,6 +34,7 @@ class Background {
 
   std::unique_ptr<Comm> comm_;
   CollCall call_;
+  const Cores& cores_;
   Pages in_, out_;
   std::atomic<bool> leave_{false}, failed_{false};
   std::atomic<std::uint32_t> runs_{0};

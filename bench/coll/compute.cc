@@ -11,8 +11,9 @@ constexpr std::size_t kRun = 64 << 10, kTriad = 64 * kRun;  // floats
 
 }  // namespace
 
-ComputeThread::ComputeThread(ComputeKind kind)
+ComputeThread::ComputeThread(ComputeKind kind, const Cores& cores)
     : kind_(kind),
+      cores_(cores),
       a_(kind == ComputeKind::matmul ? kRows * kInner : kTriad, 1.0f),
       b_(kind == ComputeKind::matmul ? kInner * kColumns : kTriad, 0.5f),
       c_(kind == ComputeKind::matmul ? kRows * kColumns : kTriad, 0.0f),
@@ -38,6 +39,7 @@ void ComputeThread::wait() {
 }
 
 void ComputeThread::loop() {
+  cores_.take_all();
   for (std::uint32_t round = 0;; ++round) {
     asked_.wait(round, std::memory_order_acquire);
     if (leave_) return;

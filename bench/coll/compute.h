@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/coll/config.h"
+#include "bench/coll/cores.h"
 
 namespace mb {
 
@@ -15,7 +16,8 @@ namespace mb {
 // KiB that moves on through 3 x 16 MiB.
 class ComputeThread {
  public:
-  explicit ComputeThread(ComputeKind kind);
+  // The thread runs on any of `cores`, which outlive it.
+  ComputeThread(ComputeKind kind, const Cores& cores);
   ~ComputeThread();
   ComputeThread(const ComputeThread&) = delete;
   ComputeThread& operator=(const ComputeThread&) = delete;
@@ -30,6 +32,7 @@ class ComputeThread {
   void unit();
 
   ComputeKind kind_;
+  const Cores& cores_;
   std::vector<float> a_, b_, c_;
   std::size_t at_ = 0;
   std::int64_t units_ = 0, end_ns_ = 0;

@@ -45,6 +45,9 @@ void check_config(const CollConfig& config) {
   require(!config.injection || config.injection->rank < config.mesh.world(),
           "inject=rank:", config.injection ? config.injection->rank : 0, ": ranks are 0 to ",
           config.mesh.world() - 1);
+  require(!config.beside || config.mesh.group_size(config.beside->group) > 1,
+          "beside=: a group of axis ", config.beside ? name_of(config.beside->group) : "",
+          " of mesh ", config.mesh.to_text(), " has one rank; name an axis with more");
   require(!config.beside || config.overlap == ComputeKind::none,
           "beside= and overlap=", name_of(config.overlap), " go one at a time; leave one out");
 }

@@ -11,8 +11,7 @@ namespace {
 
 // The cost is linear in latency and in the inverse of bandwidth; this is how much of each.
 LinkSample sample_of(const CollConfig& config, const GroupResult& group, const GroupSummary& s) {
-  std::vector<int> nodes;
-  for (const int rank : group.ranks) nodes.push_back(config.mesh.node_of(rank));
+  const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
   const auto cost = [&](const Link& link) {
     return collective_seconds(*kind_of(group.call.operation), config.algorithm, s.bytes, nodes,
                               link, link);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "parallel/comm/algorithms.h"
+#include "parallel/comm/gate.h"
 #include "parallel/device/device.h"
 #include "workloads/base/error.h"
 
@@ -16,6 +17,9 @@ namespace {
 constexpr std::int64_t kBatch = 4096;
 constexpr std::int64_t kSampleEvery = 8, kFullEvery = 1000;
 constexpr int kMostWarmUps = 10;
+// How long after their meeting ranks begin: warm-up doubles the least until all are there in time.
+constexpr std::int64_t kLeastLeadNs = 2000, kMostLeadNs = 64'000;
+constexpr double kInTimeNs = 200;
 constexpr std::int64_t kNapNs = 20'000'000, kSpinNs = 200'000;
 
 std::vector<int> all_ranks(const World& world) {
@@ -34,6 +38,14 @@ std::vector<int> members_of(const CollConfig& config, const Group& group, int ra
 
 int index_of(const std::vector<int>& members, int rank) {
   return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+}
+
+// Whether the ranks of this process are all of its host.
+bool is_alone_on_host(World& world) {
+  const std::string host = world.host_of(world.local_ranks().front());
+  std::size_t ranks = 0;
+  for (int rank = 0; rank < world.size(); ++rank) ranks += world.host_of(rank) == host;
+  return ranks == world.local_ranks().size();
 }
 
 }  // namespace
@@ -71,12 +83,15 @@ Stamps::Stamps(std::int64_t capacity)
 }
 
 CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Point>& points,
-                   int rank, RankPlace& place)
+                   int rank, RankPlace& place, const Cores& cores)
     : world_(world),
       config_(config),
+      cores_(cores),
       rank_(rank),
       place_(place),
-      largest_(largest_buffers(config, points, rank)) {}
+      largest_(largest_buffers(config, points, rank)),
+      spins_(static_cast<int>(world.local_ranks().size()) <= cores.count()),
+      pinned_(spins_ && is_alone_on_host(world)) {}
 
 Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
 
@@ -87,9 +102,7 @@ Comm& CollRank::comm_of(const Group& group, const std::vector<int>& members) {
   comm = config_.algorithm == Algorithm::native ? world_.native_comm(name, members, rank_)
                                                 : world_.comm(name, members, rank_);
   if (config_.algorithm == Algorithm::own || config_.algorithm == Algorithm::native) return *comm;
-  std::vector<int> nodes;
-  for (const int member : members) nodes.push_back(config_.mesh.node_of(member));
-  comm = with_algorithm(std::move(comm), config_.algorithm, nodes);
+  comm = with_algorithm(std::move(comm), config_.algorithm, config_.mesh.nodes_of(members));
   return *comm;
 }
 
@@ -111,7 +124,7 @@ Background* CollRank::background_of(const Beside& beside) {
       std::make_unique<Background>(world_.comm(name, members, rank_),
                                    call_of(beside.operation, static_cast<int>(members.size()),
                                            beside.bytes, DType::fp32, ReduceOp::sum, 0),
-                                   config_.pages);
+                                   config_.pages, cores_);
   return background.get();
 }
 
@@ -126,11 +139,13 @@ void CollRank::set_point(const Point& point) {
   checker_.reset();
   in_place_ = point.in_place;
   operation_ = 0;
+  lead_ns_ = kLeastLeadNs;
   usage_ = {};
   interrupted_ = false;
   background_ = point.beside ? background_of(*point.beside) : nullptr;
-  compute_ =
-      point.overlap == ComputeKind::none ? nullptr : std::make_unique<ComputeThread>(point.overlap);
+  compute_ = point.overlap == ComputeKind::none
+                 ? nullptr
+                 : std::make_unique<ComputeThread>(point.overlap, cores_);
   if (!members.empty()) {
     const int index = index_of(members, rank_);
     call_ = call_of(point, static_cast<int>(members.size()), config_.root);
@@ -158,6 +173,7 @@ void CollRank::set_point(const Point& point) {
 }
 
 std::optional<PointResult> CollRank::measure(const Point& point, const Asked& interrupted) {
+  if (pinned_) cores_.take_one(index_of(world_.local_ranks(), rank_));
   set_point(point);
   std::vector<Run> runs = {Run::operation};
   if (background_) runs = {Run::alone, Run::operation};
@@ -171,6 +187,7 @@ std::optional<PointResult> CollRank::measure(const Point& point, const Asked& in
   result_->interrupted = interrupted_;
   result_->compute_units = compute_ ? units_ : 0;
   result_->clock_uncertainty_ns = static_cast<double>(world_.clock_uncertainty_ns());
+  result_->pinned = pinned_;
   result_->huge_share = buffers_->huge_share();
   return std::move(result_);
 }
@@ -194,8 +211,10 @@ std::int64_t CollRank::warm_up(const Asked& interrupted) {
       if (warm || late) own.next = 0;
       result_->warm = warm;
       own.interrupted = interrupted();
+      if (last_skew_ns_ > kInTimeNs) own.lead_ns = std::min(2 * lead_ns_, kMostLeadNs);
     }
     go = decide(own);
+    if (spins_) lead_ns_ = std::max(lead_ns_, go.lead_ns);
   }
   usage_ = {};
   return done;
@@ -302,7 +321,10 @@ void CollRank::operate(Run run, std::int64_t i, void* in, void* out) {
 
 void CollRank::wait_for_others() {
   place_.set(operation_, RankStep::meeting);
-  start_->barrier();
+  if (!spins_) return start_->barrier();
+  std::int64_t instant = world_.common_ns(now_ns()) + lead_ns_;
+  start_->all_reduce(&instant, 1, DType::int64, ReduceOp::max);
+  while (world_.common_ns(now_ns()) < instant) relax();
 }
 
 void CollRank::delay() {
@@ -341,7 +363,7 @@ void CollRank::share_series(Series series, std::int64_t operations, bool keep) {
   }
   if (rank_ != 0) return;
   place_.set(operation_, RankStep::working);
-  last_median_ns_ = 0;
+  last_median_ns_ = last_skew_ns_ = 0;
   for (GroupResult& group : result_->groups) {
     Samples batch;
     for (const int rank : group.ranks) {
@@ -352,6 +374,7 @@ void CollRank::share_series(Series series, std::int64_t operations, bool keep) {
                              gathered_[1].begin() + begin + operations);
     }
     last_median_ns_ = std::max(last_median_ns_, median(completions_ns(batch)));
+    last_skew_ns_ = std::max(last_skew_ns_, median(arrival_skews_ns(batch)));
     if (keep) group.of(series).append(batch);
   }
 }
@@ -369,10 +392,10 @@ std::optional<double> CollRank::least_certain() const {
 CollRank::Decision CollRank::decide(Decision own) {
   if (own.interrupted) own.next = 0;
   place_.set(operation_, RankStep::sharing);
-  std::int64_t numbers[2] = {own.next, own.interrupted};
-  control_->broadcast(numbers, 2, DType::int64, 0);
+  std::int64_t numbers[] = {own.next, own.interrupted, own.lead_ns};
+  control_->broadcast(numbers, std::size(numbers), DType::int64, 0);
   if (numbers[1] != 0) interrupted_ = true;
-  return {numbers[0], numbers[1]};
+  return {numbers[0], numbers[1], numbers[2]};
 }
 
 void CollRank::share_findings() {

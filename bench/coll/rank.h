@@ -12,6 +12,7 @@
 #include "bench/coll/background.h"
 #include "bench/coll/buffers.h"
 #include "bench/coll/compute.h"
+#include "bench/coll/cores.h"
 #include "bench/coll/pacer.h"
 #include "bench/coll/place.h"
 #include "bench/coll/result.h"
@@ -40,7 +41,7 @@ class Stamps {
 class CollRank {
  public:
   CollRank(World& world, const CollConfig& config, const std::vector<Point>& points, int rank,
-           RankPlace& place);
+           RankPlace& place, const Cores& cores);
 
   int rank() const { return rank_; }
   // On the rank's own thread. The result on rank 0 alone.
@@ -53,6 +54,7 @@ class CollRank {
   struct Decision {
     std::int64_t next = 0;  // operations, or units
     std::int64_t interrupted = 0;
+    std::int64_t lead_ns = 0;  // from the meeting to the start; 0: as it is
   };
   using Asked = std::function<bool()>;
 
@@ -82,9 +84,14 @@ class CollRank {
 
   World& world_;
   const CollConfig& config_;
+  const Cores& cores_;
   const int rank_;
   RankPlace& place_;
   BufferSizes largest_;
+  // The ranks of this process have cores of their own: they begin at an instant that they agree on,
+  // not when each has woken from their meeting.
+  const bool spins_;
+  const bool pinned_;  // to its own core, where the host has no other process' ranks
   std::map<std::string, std::unique_ptr<Comm>> comms_;
   std::map<std::string, std::unique_ptr<Background>> backgrounds_;
   std::unique_ptr<Comm> control_;
@@ -101,10 +108,12 @@ class CollRank {
   std::unique_ptr<ComputeThread> compute_;
   bool in_place_ = false;
   std::int64_t units_ = 1;
+  std::int64_t lead_ns_ = 0;
   std::int64_t operation_ = 0;
   ThreadUsage usage_;
   std::optional<PointResult> result_;  // on rank 0
-  double last_median_ns_ = 0;          // of the batch shared last, slowest group, on rank 0
+  // Of the batch shared last, on rank 0: medians of the slowest group and of the least together.
+  double last_median_ns_ = 0, last_skew_ns_ = 0;
   bool interrupted_ = false;
 };
 

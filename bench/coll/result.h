@@ -48,6 +48,7 @@ struct PointResult {
   bool interrupted = false;
   std::int64_t compute_units = 0;  // of overlap: kernels to an operation
   double clock_uncertainty_ns = 0;
+  bool pinned = false;    // each rank to a core of its own
   double huge_share = 0;  // of rank 0's buffers in huge pages
 };
 

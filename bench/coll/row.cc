@@ -169,6 +169,7 @@ Json block_of(const CollConfig& config, const MeasuredPoint& m, std::size_t g, b
                 {"algorithm", name_of(config.algorithm)},
                 {"cache", name_of(config.cache)},
                 {"pages", name_of(config.pages)},
+                {"pinned", m.result.pinned},
                 {"huge_share", m.result.huge_share},
                 {"factor", or_null(s.factor)},
                 {"warm_up_operations", m.result.warm_up},

@@ -9,6 +9,7 @@
 #include "bench/coll/rank.h"
 #include "parallel/exec/watchdog.h"
 #include "workloads/base/error.h"
+#include "workloads/base/pages.h"
 #include "workloads/base/units.h"
 
 namespace mb {
@@ -51,6 +52,7 @@ struct CollRunner::State {
   const std::vector<Point> points;
   std::vector<RankPlace> places;
   std::function<bool()> interrupted;
+  const Cores cores;
   std::vector<std::unique_ptr<CollRank>> ranks;
   bool stopped = false;
 
@@ -74,7 +76,8 @@ CollRunner::CollRunner(World& world, const CollConfig& config, std::vector<Point
   check_memory(world, config, state_->points);
   for (std::size_t i = 0; i < world.local_ranks().size(); ++i)
     state_->ranks.push_back(std::make_unique<CollRank>(world, state_->config, state_->points,
-                                                       world.local_ranks()[i], state_->places[i]));
+                                                       world.local_ranks()[i], state_->places[i],
+                                                       state_->cores));
 }
 
 CollRunner::~CollRunner() = default;
@@ -94,6 +97,7 @@ std::optional<PointResult> CollRunner::measure(const Point& point) {
           s.world.abort(cat(to_text(point), ": nothing has moved for ", s.config.timeout_s, " s; ",
                             diagnosis(s.world.local_ranks(), s.places.data()),
                             "; timeout_s= changes how long to wait"));
+          return true;
         });
     for (std::size_t i = 0; i < s.ranks.size(); ++i) {
       threads.emplace_back([&, i] {

@@ -12,12 +12,6 @@
 namespace mb {
 namespace {
 
-std::vector<int> nodes_of(const CollConfig& config, const std::vector<int>& ranks) {
-  std::vector<int> nodes;
-  for (const int rank : ranks) nodes.push_back(config.mesh.node_of(rank));
-  return nodes;
-}
-
 std::vector<double> scaled(std::vector<double> values, double by) {
   for (double& value : values) value *= by;
   return values;
@@ -47,7 +41,7 @@ void expect_ceiling(const CollConfig& config, const GroupResult& group, const Su
       return;
     }
     expected.busbw_ceiling =
-        busbw_ceiling(kind, config.algorithm, nodes_of(config, group.ranks), *around.machine);
+        busbw_ceiling(kind, config.algorithm, config.mesh.nodes_of(group.ranks), *around.machine);
     expected.ceiling_by = cat("links of ", around.machine->name);
   } else if (config.algorithm != Algorithm::own) {
     expected.ceiling_by = "the memory ceiling is that of algorithm=own";
@@ -64,7 +58,7 @@ void expect_ceiling(const CollConfig& config, const GroupResult& group, const Su
 
 Expected expect(const CollConfig& config, const GroupResult& group, const Surroundings& around,
                 const GroupSummary& summary) {
-  const std::vector<int> nodes = nodes_of(config, group.ranks);
+  const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
   Expected expected{.link = link_class(nodes)};
   const auto kind = kind_of(group.call.operation);
   if (!kind || nodes.size() < 2) {
@@ -151,7 +145,7 @@ PointResult predict(const CollConfig& config, const Point& point, const Machine&
     const int n = static_cast<int>(group.ranks.size());
     group.call = call_of(point, n, config.root);
     group.ranks.resize(std::max(1, participants(point.operation, n)));
-    const std::vector<int> nodes = nodes_of(config, group.ranks);
+    const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
     double seconds = 0;
     if (const auto kind = kind_of(point.operation); kind && group.ranks.size() > 1) {
       seconds = collective_seconds(*kind, config.algorithm, bytes_of(group.call), nodes,

@@ -35,7 +35,7 @@ std::string half_text(const CollConfig& config, const MeasuredPoint* measured, s
     return bytes_per_s ? fmt::format("{:6.2f}", 1e-9 * *bytes_per_s) : std::string("N/A");
   };
   const Findings& findings = measured->result.groups[group].findings;
-  const std::string wrong = config.check && findings.full > 0 ? cat(findings.wrong) : "N/A";
+  const std::string wrong = config.check && findings.checked > 0 ? cat(findings.wrong) : "N/A";
   return fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", time_text(1e-3 * s.completion.p50),
                      rate(s.algbw), rate(s.busbw), wrong);
 }
@@ -113,12 +113,21 @@ std::string remarks(const CollConfig& config, const MeasuredPoint& m) {
   return text;
 }
 
+std::size_t slowest_of(const PointSummary& summary) {
+  std::size_t slowest = 0;
+  for (std::size_t g = 1; g < summary.groups.size(); ++g) {
+    if (summary.groups[g].completion.p50 > summary.groups[slowest].completion.p50) slowest = g;
+  }
+  return slowest;
+}
+
 // Where an axis has several groups: how they compare.
 std::string spread(const MeasuredPoint& m) {
   if (m.summary.groups.size() < 2) return "";
   std::vector<double> medians;
   for (const GroupSummary& s : m.summary.groups) medians.push_back(s.completion.p50);
-  const std::size_t slowest = std::max_element(medians.begin(), medians.end()) - medians.begin();
+  const std::size_t slowest = slowest_of(m.summary);
+  if (medians[slowest] == *std::min_element(medians.begin(), medians.end())) return "";
   return fmt::format(
       "# {} B{}: {} groups take {} to {} us, median {}; slowest group {} (ranks {})\n",
       m.summary.groups.front().bytes, m.result.point.in_place ? " in place" : "", medians.size(),
@@ -235,11 +244,11 @@ std::string explanation(const CollConfig& config, const Surroundings& around) {
   for (const Operation operation : config.operations)
     text += fmt::format("# {}: factor {}\n", name_of(operation), reason_of(operation));
   for (const Group& group : config.axes) {
-    std::vector<int> nodes;
-    for (const int rank : groups_of(config, group).front())
-      nodes.push_back(config.mesh.node_of(rank));
-    text += fmt::format("# {}: {} ranks, links {} ({} ranks to a node)\n", name_of(group),
-                        nodes.size(), name_of(link_class(nodes)), config.mesh.ranks_per_node());
+    const std::vector<std::vector<int>> groups = groups_of(config, group);
+    const std::vector<int> nodes = config.mesh.nodes_of(groups.front());
+    text += fmt::format("# {}: {} groups of {} ranks, links of the first: {}; {} nodes in all\n",
+                        name_of(group), groups.size(), nodes.size(), name_of(link_class(nodes)),
+                        config.mesh.node_count());
   }
   if (around.memory_bytes_per_s)
     text += fmt::format("# memory reads and writes {}: the ceiling of ranks that share it\n",
@@ -274,38 +283,37 @@ std::string second_table(const std::vector<MeasuredPoint>& all) {
                {"inter"},
                {"verdict", Align::left}});
   for (const MeasuredPoint& m : all) {
-    for (std::size_t g = 0; g < m.summary.groups.size(); ++g) {
-      const GroupSummary& s = m.summary.groups[g];
-      double wait = 0, transfer = 0;
-      for (const MemberTimes& member : s.members) {
-        wait = std::max(wait, member.wait_ns);
-        transfer = std::max(transfer, member.transfer_ns);
-      }
-      const auto number = [](const std::optional<double>& x, double scale, int decimals) {
-        return x ? fmt::format("{:.{}f}", *x * scale, decimals) : std::string("-");
-      };
-      const auto& wire = s.expected.wire;
-      table.add({std::string(name_of(m.result.point.operation)),
-                 name_of(m.result.point.group),
-                 cat(m.result.groups[g].index),
-                 cat(s.bytes),
-                 m.result.point.in_place ? "in" : "out",
-                 cat(s.completion.n),
-                 time_text(1e-3 * s.completion.p50),
-                 time_text(1e-3 * s.completion.p99),
-                 time_text(1e-3 * s.completion.max),
-                 time_text(1e-3 * s.mean_duration_ns),
-                 time_text(1e-3 * s.skew.p50),
-                 time_text(1e-3 * wait),
-                 time_text(1e-3 * transfer),
-                 number(s.busbw, 1e-9, 2),
-                 number(s.expected.busbw_ceiling, 1e-9, 2),
-                 number(s.expected.fraction, 100, 0),
-                 std::string(name_of(s.expected.link)),
-                 wire ? fmt::format("{:.0f}", wire->intra) : "-",
-                 wire ? fmt::format("{:.0f}", wire->inter) : "-",
-                 std::string(name_of(s.verdict.fault))});
+    const std::size_t g = slowest_of(m.summary);
+    const GroupSummary& s = m.summary.groups[g];
+    double wait = 0, transfer = 0;
+    for (const MemberTimes& member : s.members) {
+      wait = std::max(wait, member.wait_ns);
+      transfer = std::max(transfer, member.transfer_ns);
     }
+    const auto number = [](const std::optional<double>& x, double scale, int decimals) {
+      return x ? fmt::format("{:.{}f}", *x * scale, decimals) : std::string("-");
+    };
+    const auto& wire = s.expected.wire;
+    table.add({std::string(name_of(m.result.point.operation)),
+               name_of(m.result.point.group),
+               cat(m.result.groups[g].index),
+               cat(s.bytes),
+               m.result.point.in_place ? "in" : "out",
+               cat(s.completion.n),
+               time_text(1e-3 * s.completion.p50),
+               time_text(1e-3 * s.completion.p99),
+               time_text(1e-3 * s.completion.max),
+               time_text(1e-3 * s.mean_duration_ns),
+               time_text(1e-3 * s.skew.p50),
+               time_text(1e-3 * wait),
+               time_text(1e-3 * transfer),
+               number(s.busbw, 1e-9, 2),
+               number(s.expected.busbw_ceiling, 1e-9, 2),
+               number(s.expected.fraction, 100, 0),
+               std::string(name_of(s.expected.link)),
+               wire ? fmt::format("{:.0f}", wire->intra) : "-",
+               wire ? fmt::format("{:.0f}", wire->inter) : "-",
+               std::string(name_of(s.verdict.fault))});
   }
   return table.to_text(style_of_environment());
 }

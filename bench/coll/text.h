@@ -30,7 +30,7 @@ std::string table_foot(const std::vector<MeasuredPoint>& all);
 
 // The factor of each operation and what S means, links and ceilings: before the run.
 std::string explanation(const CollConfig& config, const Surroundings& around);
-// What the first table has no room for, a line for each group and point.
+// What the first table has no room for, a line for the slowest group of each point.
 std::string second_table(const std::vector<MeasuredPoint>& all);
 // Slow-down of each axis' operation (rows) while each axis' (columns) runs beside it.
 std::string matrix_text(const std::vector<std::string>& axes,
