@@ -195,16 +195,16 @@ Json block_of(const CollConfig& config, const MeasuredPoint& m, std::size_t g, b
   return block;
 }
 
-// Rows are told apart by the point they are of.
+// Of the case's lists, what this row is of.
 RowHead head_of(RowHead head, const MeasuredPoint& m, std::size_t g) {
   const Point& point = m.result.point;
-  head.params["operation"] = std::string(name_of(point.operation));
+  head.params["op"] = std::string(name_of(point.operation));
   head.params["axis"] = name_of(point.group);
-  head.params["group"] = static_cast<std::int64_t>(m.result.groups[g].index);
-  head.params["bytes"] = point.bytes;
-  head.params["element_type"] = std::string(name_of(point.type));
-  head.params["reduction"] = std::string(name_of(point.redop));
-  head.params["places"] = std::string(point.in_place ? "in" : "out");
+  head.params["group_index"] = static_cast<std::int64_t>(m.result.groups[g].index);
+  head.params["size"] = point.bytes;
+  head.params["dtype"] = std::string(name_of(point.type));
+  head.params["redop"] = std::string(name_of(point.redop));
+  head.params["in_place"] = std::string(point.in_place ? "in" : "out");
   return head;
 }
 
