@@ -30,6 +30,7 @@ std::vector<int> all_ranks(const World& world) {
 
 // Of the group that holds `rank`; empty where that one is not measured.
 std::vector<int> members_of(const CollConfig& config, const Group& group, int rank) {
+  if (config.all_groups) return config.mesh.members(group, rank);
   for (const std::vector<int>& members : groups_of(config, group)) {
     if (std::find(members.begin(), members.end(), rank) != members.end()) return members;
   }
@@ -168,6 +169,7 @@ void CollRank::set_point(const Point& point) {
     group.call = call_of(point, size, config_.root);
     group.ranks.resize(participants(point.operation, size));
     if (group.ranks.empty()) group.ranks = groups[g];
+    for (const int rank : group.ranks) group.hosts.push_back(world_.host_of(rank));
     result_->groups.push_back(std::move(group));
   }
 }

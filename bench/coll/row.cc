@@ -58,6 +58,7 @@ Json members_json(const GroupResult& group, const GroupSummary& s) {
   for (std::size_t k = 0; k < s.members.size(); ++k) {
     const MemberTimes& m = s.members[k];
     members.push_back({{"rank", group.ranks[k]},
+                       {"host", k < group.hosts.size() ? Json(group.hosts[k]) : Json(nullptr)},
                        {"wait_s", 1e-9 * m.wait_ns},
                        {"transfer_s", 1e-9 * m.transfer_ns},
                        {"late_s", 1e-9 * m.late_ns},

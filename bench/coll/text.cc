@@ -246,7 +246,7 @@ std::string explanation(const CollConfig& config, const Surroundings& around) {
   for (const Group& group : config.axes) {
     const std::vector<std::vector<int>> groups = groups_of(config, group);
     const std::vector<int> nodes = config.mesh.nodes_of(groups.front());
-    text += fmt::format("# {}: {} groups of {} ranks, links of the first: {}; {} nodes in all\n",
+    text += fmt::format("# {}: {} x {} ranks, links of the first group: {}; nodes in all: {}\n",
                         name_of(group), groups.size(), nodes.size(), name_of(link_class(nodes)),
                         config.mesh.node_count());
   }
