@@ -7,9 +7,9 @@
 namespace mb {
 namespace {
 
-constexpr std::int64_t kLine = 128;  // pairs of cache lines are fetched together
-
-std::int64_t rounded(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+std::int64_t rounded(std::int64_t bytes) {
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
 
 }  // namespace
 

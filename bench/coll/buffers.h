@@ -8,6 +8,9 @@
 
 namespace mb {
 
+// Of the beginning of every buffer; the first is at a huge page's.
+inline constexpr std::int64_t kBufferAlignment = 128;
+
 struct BufferSizes {
   std::int64_t in = 0, out = 0;  // bytes of one operation
 };

@@ -1,5 +1,7 @@
 #include "bench/coll/rank.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -41,12 +43,18 @@ int index_of(const std::vector<int>& members, int rank) {
   return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
 }
 
-// Whether the ranks of this process are all of its host.
-bool is_alone_on_host(World& world) {
+// Of this process's host.
+int ranks_on_host(World& world) {
   const std::string host = world.host_of(world.local_ranks().front());
-  std::size_t ranks = 0;
+  int ranks = 0;
   for (int rank = 0; rank < world.size(); ++rank) ranks += world.host_of(rank) == host;
-  return ranks == world.local_ranks().size();
+  return ranks;
+}
+
+// Whether every rank of the host can have a core of its own, and every one of this process.
+bool have_cores(World& world, const Cores& cores) {
+  return static_cast<int>(world.local_ranks().size()) <= cores.count() &&
+         ranks_on_host(world) <= sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 }  // namespace
@@ -91,8 +99,8 @@ CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Poi
       rank_(rank),
       place_(place),
       largest_(largest_buffers(config, points, rank)),
-      spins_(static_cast<int>(world.local_ranks().size()) <= cores.count()),
-      pinned_(spins_ && is_alone_on_host(world)) {}
+      spins_(have_cores(world, cores)),
+      pinned_(spins_ && ranks_on_host(world) == static_cast<int>(world.local_ranks().size())) {}
 
 Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "bench/analysis/stats.h"
+#include "bench/coll/buffers.h"
 #include "workloads/base/error.h"
 
 namespace mb {
@@ -170,6 +171,7 @@ Json block_of(const CollConfig& config, const MeasuredPoint& m, std::size_t g, b
                 {"algorithm", name_of(config.algorithm)},
                 {"cache", name_of(config.cache)},
                 {"pages", name_of(config.pages)},
+                {"alignment_bytes", kBufferAlignment},
                 {"pinned", m.result.pinned},
                 {"huge_share", m.result.huge_share},
                 {"factor", or_null(s.factor)},

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "bench/analysis/stats.h"
 #include "bench/cli/coll_case.h"
 #include "bench/coll/rank.h"
 #include "bench/coll/runner.h"
@@ -43,6 +42,17 @@ std::string name_of(const CollCase& c, const Point& point) {
                        size_text(point.bytes), point.in_place ? "/in_place" : ""));
 }
 
+// The case of the one point.
+std::string line_of(CollCase c, const Point& point) {
+  c.operations = {point.operation};
+  c.axes_text = name_of(point.group);
+  c.sizes_text = cat(point.bytes);
+  c.dtypes = {point.type};
+  c.redops = {point.redop};
+  c.places = point.in_place ? Places::in : Places::out;
+  return to_text(c);
+}
+
 // The slowest group's.
 const GroupSummary& slowest(const PointSummary& summary) {
   return *std::max_element(
@@ -73,7 +83,7 @@ void run(benchmark::State& state, const CollCase& c, const Point& point) {
   state.counters["bytes"] = static_cast<double>(s.bytes);
   state.counters["operations"] = static_cast<double>(s.completion.n);
   state.counters["p99_s"] = 1e-9 * s.completion.p99;
-  state.SetLabel(printable(to_text(c)));
+  state.SetLabel(printable(line_of(c, point)));
 }
 
 // What a rank spends on measuring: two readings of the clock and their places in the arrays.
