@@ -1,5 +1,6 @@
 // Sums and maxima over the members' buffers, always in the order of the members: for 16-bit types
-// in fp32 and rounded once. For implementations of Comm.
+// in fp32 and rounded once. Some of the sources that include this are compiled for each instruction
+// set, so that nothing here has external linkage.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "workloads/base/mutation.h"
 
 namespace mb {
+namespace {
 
 // Integers are added and multiplied modulo 2 to the number of their bits.
 struct Sum {
@@ -66,7 +68,7 @@ class Block {
     const auto from = [&](std::size_t k) { return static_cast<const T*>(buffers[k]) + begin; };
     count_ = count;
     if (buffers.size() == 1) {
-      std::memcpy(stored(), from(0), count * sizeof(T));
+      std::memcpy(kIsMain<T> ? static_cast<void*>(wide_) : rounded_, from(0), count * sizeof(T));
       return;
     }
     combine(from(0), from(1), op);
@@ -81,15 +83,18 @@ class Block {
     }
   }
 
-  void store(void* to, std::int64_t begin) {
-    std::memcpy(static_cast<T*>(to) + begin, stored(), count_ * sizeof(T));
-  }
-
- private:
-  T* stored() {
+  // What has been reduced.
+  const T* data() const {
     if constexpr (kIsMain<T>) return wide_;
     if constexpr (!kIsMain<T>) return rounded_;
   }
+  std::int64_t bytes() const { return count_ * static_cast<std::int64_t>(sizeof(T)); }
+
+  void store(void* to, std::int64_t begin) {
+    std::memcpy(static_cast<T*>(to) + begin, data(), bytes());
+  }
+
+ private:
   // a may be the block itself.
   template <class A, class Op>
   void combine(const A* a, const T* b, Op op) {
@@ -116,7 +121,7 @@ void reduce_blocks(const std::vector<const void*>& buffers, std::int64_t begin, 
 
 // Calls fn(T{}, op).
 template <class Fn>
-void dispatch(DType type, ReduceOp op, Fn fn) {
+constexpr void dispatch(DType type, ReduceOp op, Fn fn) {
   const auto with_op = [&](auto zero) {
     switch (op) {
       case ReduceOp::sum:
@@ -155,4 +160,5 @@ void dispatch(DType type, ReduceOp op, Fn fn) {
   }
 }
 
+}  // namespace
 }  // namespace mb

@@ -1,0 +1,59 @@
+// What rank threads of one process group share.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/call.h"
+#include "parallel/comm/comm.h"
+#include "parallel/comm/gate.h"
+
+namespace mb {
+
+// Set once, before the words of any group show it.
+struct Abortion {
+  std::atomic<bool> happened{false};
+  std::string reason;
+};
+
+// What a member brings up to this size is copied to the group and read from there, which saves the
+// second meeting of the members; above it, everybody reads and writes in the peers' buffers.
+inline constexpr std::int64_t small_bytes = 2 << 10;
+
+// What the members of a group share. Entries and staging exist twice and are used in turn: a member
+// may enter its next call while another still reads those of the last, but not the one after.
+struct Group {
+  Group(std::string group_name, std::vector<int> group_members)
+      : name(std::move(group_name)),
+        members(std::move(group_members)),
+        joined(members.size(), false),
+        entries(2 * members.size()),
+        staging(new std::byte[2 * members.size() * small_bytes]),
+        channels(members.size() * members.size()) {}
+
+  void abort() {
+    enter.abort();
+    for (Channel& channel : channels) channel.state.set_aborted();
+  }
+
+  const std::string name;
+  const std::vector<int> members;
+  std::vector<bool> joined;  // guarded by the world's mutex
+  Gate enter;
+  Gate leave;  // never aborted: whoever has entered comes out in bounded time
+  std::vector<Entry> entries;
+  std::unique_ptr<std::byte[]> staging;  // not initialised, so that unused pages cost nothing
+  std::vector<Channel> channels;         // [sender][receiver]
+};
+
+// The Comm of member `index`, for one thread at a time but for send and recv.
+std::unique_ptr<Comm> make_thread_comm(std::shared_ptr<Group> group,
+                                       std::shared_ptr<const Abortion> abortion, int index,
+                                       Patience patience, Delays delays);
+
+}  // namespace mb
