@@ -23,8 +23,9 @@ struct Wire {
   double intra = 0, inter = 0, node = 0;
   double total_intra = 0, total_inter = 0;  // over all members
 };
-// `bytes` as nccl-tests counts the size of each kind. By Algorithm::own and native: as the ring for
-// large messages, which is what libraries choose then.
+// `bytes` as nccl-tests counts the size of each kind; member 0 is the root. By Algorithm::own and
+// native: as the ring for large messages, which is what libraries choose then. Kinds that an
+// algorithm lacks go direct.
 Wire wire_of(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
              std::span<const int> nodes);
 
@@ -35,6 +36,7 @@ std::optional<double> busbw_ceiling(CollectiveKind kind, Algorithm algorithm,
 
 // The same where ranks are threads that share memory of `bytes_per_s` and go over it in one pass:
 // collectives that go Algorithm::own (see the counts of reads and writes at the definition).
+// nullopt for one member.
 std::optional<double> memory_ceiling(CollectiveKind kind, int members, double bytes_per_s);
 
 }  // namespace mb

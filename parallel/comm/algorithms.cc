@@ -1,0 +1,436 @@
+#include "parallel/comm/algorithms.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "parallel/comm/reduce.h"
+#include "parallel/comm/steps.h"
+#include "workloads/base/error.h"
+
+namespace mb {
+namespace {
+
+std::byte* at(void* data, std::int64_t bytes) { return static_cast<std::byte*>(data) + bytes; }
+const std::byte* at(const void* data, std::int64_t bytes) {
+  return static_cast<const std::byte*>(data) + bytes;
+}
+void copy_bytes(void* to, const void* from, std::int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+// A vector of elements in parts as equal as they can be.
+struct Vector {
+  std::int64_t elements;
+  int parts;
+  DType type;
+  std::int64_t begin(int part) const {
+    return elements / parts * part + elements % parts * part / parts;
+  }
+  std::int64_t size(const Runs& runs) const {
+    std::int64_t sum = 0;
+    for (const Run& run : runs) sum += begin(run.end) - begin(run.begin);
+    return sum;
+  }
+  std::int64_t offset(int part) const { return begin(part) * size_of(type); }
+};
+
+// Elements [first, last) of what `runs` hold, piece by piece: fn(byte in the vector, byte from
+// `first` on, elements).
+template <class Fn>
+void pieces(const Vector& vector, const Runs& runs, std::int64_t first, std::int64_t last, Fn fn) {
+  const int width = size_of(vector.type);
+  std::int64_t at = 0;
+  for (const Run& run : runs) {
+    const std::int64_t start = vector.begin(run.begin), length = vector.begin(run.end) - start;
+    const std::int64_t from = std::max(first, at), to = std::min(last, at + length);
+    if (from < to) fn((start + from - at) * width, (from - first) * width, to - from);
+    at += length;
+  }
+}
+
+// to = to op from.
+void combine(void* to, const void* from, std::int64_t count, DType type, ReduceOp op) {
+  dispatch(type, op, [&](auto zero, auto reduce) {
+    reduce_blocks<decltype(zero)>({to, from}, 0, count, reduce,
+                                  [&](auto& block, std::int64_t i) { block.store(to, i); });
+  });
+}
+
+// Of a sum over `members`.
+void divide(void* data, std::int64_t count, DType type, int members) {
+  dispatch(type, ReduceOp::sum, [&](auto zero, auto) {
+    using T = decltype(zero);
+    auto* values = static_cast<T*>(data);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(int)) {
+        values[i] = static_cast<T>(values[i] / members);
+      } else {
+        values[i] = T(static_cast<Main<T>>(values[i]) / static_cast<Main<T>>(members));
+      }
+    }
+  });
+}
+
+class AlgorithmComm final : public Comm {
+ public:
+  AlgorithmComm(std::unique_ptr<Comm> comm, Algorithm algorithm, std::vector<int> nodes)
+      : comm_(std::move(comm)), algorithm_(algorithm), nodes_(std::move(nodes)) {}
+
+  int index() const override { return comm_->index(); }
+  int size() const override { return comm_->size(); }
+
+  void all_reduce(const void* from, void* to, std::int64_t count, DType type,
+                  ReduceOp op) override {
+    check_count("all_reduce", count);
+    const StepList& list = steps(CollectiveKind::all_reduce);
+    const Vector vector{count, list.parts, type};
+    if (algorithm_ == Algorithm::direct) {
+      collect(list, vector, from, at(to, vector.offset(index())), op);
+    } else {
+      copy_bytes(to, from, count * size_of(type));
+    }
+    follow(list, vector, to, op);
+    average(to, count, type, op);
+    carry(count, count * size_of(type));
+  }
+
+  void reduce(const void* from, void* to, std::int64_t count, DType type, ReduceOp op,
+              int root) override {
+    if (!has(CollectiveKind::reduce)) return comm_reduce(from, to, count, type, op, root);
+    check_count("reduce", count);
+    check_root("reduce to", root);
+    const StepList& list = steps(CollectiveKind::reduce, root, chunks_of(count * size_of(type)));
+    const Vector vector{count, list.parts, type};
+    if (algorithm_ == Algorithm::direct) {
+      collect(list, vector, from, to, op);
+    } else {
+      void* work = index() == root ? to : buffer(work_, count * size_of(type));
+      copy_bytes(work, from, count * size_of(type));
+      follow(list, vector, work, op);
+      if (index() == root) average(to, count, type, op);
+    }
+    carry(count, count * size_of(type));
+  }
+
+  void all_gather(const void* from, void* to, std::int64_t count_each, DType type) override {
+    if (!has(CollectiveKind::all_gather)) {
+      comm_->all_gather(from, to, count_each, type);
+    } else {
+      check_count("all_gather", count_each);
+      const Vector vector{size() * count_each, size(), type};
+      copy_bytes(at(to, vector.offset(index())), from, count_each * size_of(type));
+      follow(steps(CollectiveKind::all_gather), vector, to, ReduceOp::sum);
+    }
+    carry(size() * count_each, size() * count_each * size_of(type));
+  }
+
+  void reduce_scatter(const void* from, void* to, std::int64_t count_each, DType type,
+                      ReduceOp op) override {
+    const std::int64_t bytes = size() * count_each * size_of(type);
+    if (!has(CollectiveKind::reduce_scatter)) {
+      comm_->reduce_scatter(from, to, count_each, type, op);
+      return carry(size() * count_each, bytes);
+    }
+    check_count("reduce_scatter", count_each);
+    const StepList& list = steps(CollectiveKind::reduce_scatter);
+    const Vector vector{size() * count_each, size(), type};
+    if (algorithm_ == Algorithm::direct) {
+      collect(list, vector, from, to, op);
+    } else {
+      std::byte* work = buffer(work_, bytes);
+      copy_bytes(work, from, bytes);
+      follow(list, vector, work, op);
+      copy_bytes(to, work + vector.offset(index()), count_each * size_of(type));
+      average(to, count_each, type, op);
+    }
+    carry(size() * count_each, bytes);
+  }
+
+  void all_to_all(const void* from, void* to, std::int64_t count_each, DType type) override {
+    if (algorithm_ != Algorithm::direct) {
+      comm_->all_to_all(from, to, count_each, type);
+    } else {
+      check_count("all_to_all", count_each);
+      const std::vector<std::int64_t> counts(size(), count_each);
+      exchange(from, counts, to, counts, type);
+    }
+    carry(size() * count_each, size() * count_each * size_of(type));
+  }
+
+  void all_to_all_v(const void* from, std::span<const std::int64_t> send_counts, void* to,
+                    std::span<const std::int64_t> recv_counts, DType type) override {
+    if (algorithm_ != Algorithm::direct) {
+      comm_->all_to_all_v(from, send_counts, to, recv_counts, type);
+    } else {
+      check_parts("send", send_counts);
+      check_parts("receive", recv_counts);
+      exchange(from, send_counts, to, recv_counts, type);
+    }
+    const std::int64_t sent =
+        std::accumulate(send_counts.begin(), send_counts.end(), std::int64_t{0});
+    carry(sent, sent * size_of(type));
+  }
+
+  void shift(const void* from, void* to, std::int64_t count, DType type) override {
+    if (algorithm_ != Algorithm::direct) {
+      comm_->shift(from, to, count, type);
+    } else {
+      check_count("shift", count);
+      const std::int64_t bytes = count * size_of(type);
+      comm_->send_recv(from, bytes, (index() + 1) % size(), to, bytes,
+                       (index() + size() - 1) % size());
+    }
+    carry(count, count * size_of(type));
+  }
+
+  void broadcast(const void* from, void* to, std::int64_t count, DType type, int root) override {
+    const std::int64_t bytes = count * size_of(type);
+    if (!has(CollectiveKind::broadcast)) {
+      comm_->broadcast(from, to, count, type, root);
+      return carry(count, bytes);
+    }
+    check_count("broadcast", count);
+    check_root("broadcast from", root);
+    if (index() == root) copy_bytes(to, from, bytes);
+    const StepList& list = steps(CollectiveKind::broadcast, root, chunks_of(bytes));
+    follow(list, {count, list.parts, type}, to, ReduceOp::sum);
+    carry(count, bytes);
+  }
+
+  void gather(const void* from, void* to, std::int64_t count_each, DType type, int root) override {
+    const std::int64_t each = count_each * size_of(type), bytes = size() * each;
+    if (!has(CollectiveKind::gather)) {
+      comm_->gather(from, to, count_each, type, root);
+      return carry(size() * count_each, bytes);
+    }
+    check_count("gather", count_each);
+    check_root("gather to", root);
+    void* work = index() == root ? to : buffer(work_, bytes);
+    copy_bytes(at(work, index() * each), from, each);
+    follow(steps(CollectiveKind::gather, root), {size() * count_each, size(), type}, work,
+           ReduceOp::sum);
+    carry(size() * count_each, bytes);
+  }
+
+  void scatter(const void* from, void* to, std::int64_t count_each, DType type, int root) override {
+    const std::int64_t each = count_each * size_of(type), bytes = size() * each;
+    if (!has(CollectiveKind::scatter)) {
+      comm_->scatter(from, to, count_each, type, root);
+      return carry(size() * count_each, bytes);
+    }
+    check_count("scatter", count_each);
+    check_root("scatter from", root);
+    // The root's list receives nothing.
+    void* work = index() == root ? const_cast<void*>(from) : buffer(work_, bytes);
+    follow(steps(CollectiveKind::scatter, root), {size() * count_each, size(), type}, work,
+           ReduceOp::sum);
+    copy_bytes(to, at(work, index() * each), each);
+    carry(size() * count_each, bytes);
+  }
+
+  void send(const void* data, std::int64_t bytes, int peer) override {
+    comm_->send(data, bytes, peer);
+    carry(0, bytes);
+  }
+  void recv(void* data, std::int64_t bytes, int peer) override { comm_->recv(data, bytes, peer); }
+  void send_recv(const void* data, std::int64_t bytes, int to, void* into, std::int64_t into_bytes,
+                 int from) override {
+    comm_->send_recv(data, bytes, to, into, into_bytes, from);
+    carry(0, bytes);
+  }
+  void barrier() override { comm_->barrier(); }
+
+ private:
+  using Scratch = std::vector<std::byte>;
+
+  bool has(CollectiveKind kind) const { return has_algorithm(kind, algorithm_); }
+  void comm_reduce(const void* from, void* to, std::int64_t count, DType type, ReduceOp op,
+                   int root) {
+    comm_->reduce(from, to, count, type, op, root);
+    carry(count, count * size_of(type));
+  }
+
+  static void check_count(std::string_view name, std::int64_t count) {
+    require(count >= 0, name, " wants a count of 0 or more, not ", count);
+  }
+  void check_root(std::string_view what, int root) const {
+    require(root >= 0 && root < size(), what, " member ", root, " of ", size());
+  }
+  void check_parts(std::string_view side, std::span<const std::int64_t> counts) const {
+    require(static_cast<int>(counts.size()) == size(), "all_to_all_v has ", counts.size(),
+            " counts to ", side, ", one for each of ", size(), " members wanted");
+    for (std::int64_t count : counts) check_count("all_to_all_v", count);
+  }
+
+  static int chunks_of(std::int64_t bytes) {
+    return static_cast<int>(std::max<std::int64_t>(1, (bytes + kChunkBytes - 1) / kChunkBytes));
+  }
+
+  const StepList& steps(CollectiveKind kind, int root = 0, int chunks = 1) {
+    if (algorithm_ != Algorithm::ring) chunks = 1;
+    const auto [entry, is_new] = lists_.try_emplace({kind, root, chunks});
+    if (is_new) entry->second = steps_of(kind, algorithm_, index(), nodes_, root, chunks);
+    return entry->second;
+  }
+
+  static std::byte* buffer(Scratch& scratch, std::int64_t bytes) {
+    if (static_cast<std::int64_t>(scratch.size()) < bytes) scratch.resize(bytes);
+    return scratch.data();
+  }
+
+  // Both directions of a step, chunk by chunk: elements [first, last) of what is sent lie at
+  // out(first, last), of what is received come to in(first), and then arrived(first, last).
+  template <class Out, class In, class Arrived>
+  void travel(const Step& step, const Vector& vector, Out out, In in, Arrived arrived) {
+    const int width = size_of(vector.type);
+    const std::int64_t chunk = kChunkBytes / width;
+    const std::int64_t outgoing = vector.size(step.sent), incoming = vector.size(step.received);
+    for (std::int64_t first = 0; first == 0 || first < std::max(outgoing, incoming);
+         first += chunk) {
+      const bool goes = step.to >= 0 && (first == 0 || first < outgoing);
+      const bool comes = step.from >= 0 && (first == 0 || first < incoming);
+      const std::int64_t sent_to = std::min(outgoing, first + chunk);
+      const std::int64_t received_to = std::min(incoming, first + chunk);
+      const std::byte* source = goes ? out(first, sent_to) : nullptr;
+      std::byte* target = comes ? in(first) : nullptr;
+      if (goes && comes) {
+        comm_->send_recv(source, (sent_to - first) * width, step.to, target,
+                         (received_to - first) * width, step.from);
+      } else if (goes) {
+        comm_->send(source, (sent_to - first) * width, step.to);
+      } else {
+        comm_->recv(target, (received_to - first) * width, step.from);
+      }
+      if (comes) arrived(first, received_to);
+    }
+  }
+
+  // Where [first, last) of what a step sends lies: in `vector`, or packed if it is in pieces.
+  const std::byte* outgoing(const Step& step, const Vector& vector, const void* work,
+                            std::int64_t first, std::int64_t last) {
+    const int width = size_of(vector.type);
+    if (step.sent.size() == 1) return at(work, vector.offset(step.sent[0].begin) + first * width);
+    std::byte* packed = buffer(out_, kChunkBytes);
+    pieces(vector, step.sent, first, last,
+           [&](std::int64_t where, std::int64_t to, std::int64_t count) {
+             copy_bytes(packed + to, at(work, where), count * width);
+           });
+    return packed;
+  }
+
+  // Carries out the list on the vector at `work`, but for what collect() has done of it.
+  void follow(const StepList& list, const Vector& vector, void* work, ReduceOp op) {
+    if (op == ReduceOp::avg) op = ReduceOp::sum;  // see average()
+    for (const Step& step : list.steps) {
+      if (!step.reduces || algorithm_ != Algorithm::direct) take_step(step, vector, work, op);
+    }
+  }
+
+  // What follow() has added up becomes the mean where that is asked for.
+  void average(void* data, std::int64_t count, DType type, ReduceOp op) const {
+    if (op == ReduceOp::avg && algorithm_ != Algorithm::direct) divide(data, count, type, size());
+  }
+
+  void take_step(const Step& step, const Vector& vector, void* work, ReduceOp op) {
+    const int width = size_of(vector.type);
+    const bool lands = !step.reduces && step.received.size() == 1;  // where it belongs
+    travel(
+        step, vector,
+        [&](std::int64_t first, std::int64_t last) {
+          return outgoing(step, vector, work, first, last);
+        },
+        [&](std::int64_t first) {
+          return lands ? at(work, vector.offset(step.received[0].begin) + first * width)
+                       : buffer(in_, kChunkBytes);
+        },
+        [&](std::int64_t first, std::int64_t last) {
+          if (lands) return;
+          pieces(vector, step.received, first, last,
+                 [&](std::int64_t where, std::int64_t from, std::int64_t count) {
+                   if (step.reduces) {
+                     combine(at(work, where), in_.data() + from, count, vector.type, op);
+                   } else {
+                     copy_bytes(at(work, where), in_.data() + from, count * width);
+                   }
+                 });
+        });
+  }
+
+  // The reducing steps of a direct list: contributions to what is this member's wait until all are
+  // there, and are reduced to `to` in the order of the members.
+  void collect(const StepList& list, const Vector& vector, const void* from, void* to,
+               ReduceOp op) {
+    const int width = size_of(vector.type);
+    std::vector<const void*> sources(size(), nullptr);
+    Runs own = size() == 1 ? Runs{{0, vector.parts}} : Runs{};
+    for (const Step& step : list.steps) {
+      if (!step.reduces) continue;
+      std::byte* slot = nullptr;
+      if (step.from >= 0) {
+        own = step.received;
+        const std::int64_t bytes = vector.size(own) * width;
+        const int place = step.from < index() ? step.from : step.from - 1;
+        slot = buffer(work_, (size() - 1) * bytes) + place * bytes;
+        sources[step.from] = slot;
+      }
+      travel(
+          step, vector,
+          [&](std::int64_t first, std::int64_t last) {
+            return outgoing(step, vector, from, first, last);
+          },
+          [&](std::int64_t first) { return slot + first * width; }, [](auto, auto) {});
+    }
+    if (own.empty()) return;
+    sources[index()] = at(from, vector.offset(own[0].begin));
+    dispatch(vector.type, op, [&](auto zero, auto reduce) {
+      reduce_blocks<decltype(zero)>(sources, 0, vector.size(own), reduce,
+                                    [&](auto& block, std::int64_t i) { block.store(to, i); });
+    });
+  }
+
+  // Parts of any sizes, each straight to its member.
+  void exchange(const void* from, std::span<const std::int64_t> sent, void* to,
+                std::span<const std::int64_t> received, DType type) {
+    const int n = size(), me = index(), width = size_of(type);
+    std::vector<std::int64_t> out(n), in(n);
+    std::exclusive_scan(sent.begin(), sent.end(), out.begin(), std::int64_t{0});
+    std::exclusive_scan(received.begin(), received.end(), in.begin(), std::int64_t{0});
+    for (int d = 0; d < n; ++d) {
+      const int peer = (me + d) % n, before = (me + n - d) % n;
+      comm_->send_recv(at(from, out[peer] * width), sent[peer] * width, peer,
+                       at(to, in[before] * width), received[before] * width, before);
+    }
+  }
+
+  const std::unique_ptr<Comm> comm_;
+  const Algorithm algorithm_;
+  const std::vector<int> nodes_;
+  std::map<std::tuple<CollectiveKind, int, int>, StepList> lists_;
+  Scratch work_, out_, in_;
+};
+
+}  // namespace
+
+bool has_algorithm(CollectiveKind kind, Algorithm algorithm) {
+  return has_steps(kind, algorithm) || algorithm == Algorithm::direct;
+}
+
+std::unique_ptr<Comm> with_algorithm(std::unique_ptr<Comm> comm, Algorithm algorithm,
+                                     std::span<const int> nodes) {
+  require(algorithm != Algorithm::native,
+          "algorithm native is the communication library's own; ask the world for it");
+  if (algorithm == Algorithm::own) return comm;
+  std::vector<int> of_member(nodes.begin(), nodes.end());
+  const auto members = static_cast<std::size_t>(comm->size());
+  if (of_member.empty() && algorithm != Algorithm::two_level) of_member.resize(members);
+  require(of_member.size() == members, "algorithm ", name_of(algorithm), " has nodes for ",
+          of_member.size(), " members; give one for each of ", members);
+  return std::make_unique<AlgorithmComm>(std::move(comm), algorithm, std::move(of_member));
+}
+
+}  // namespace mb
