@@ -31,8 +31,9 @@ class ThreadComm final : public Comm {
         patience_(patience),
         delays_(delays),
         sources_(group_->members.size()),
-        targets_(group_->members.size()),
-        begin_(group_->members.size()) {}
+        begin_(group_->members.size()) {
+    targets_.reserve(group_->members.size());
+  }
 
   int index() const override { return index_; }
   int size() const override { return static_cast<int>(group_->members.size()); }
@@ -51,9 +52,9 @@ class ThreadComm final : public Comm {
         bytes, bytes, [&](bool staged) {
           if (staged) return reduce_to(to, count, type, op);
           const Share mine = share(count, size_of(type));
-          targets_.clear();
-          for (int k = 0; k < size(); ++k) targets_.push_back(at(entry(k).to, mine.first_byte));
-          reduce_from(mine.first_byte, mine.count, type, op, 2 * size() * bytes);
+          for (int k = 0; k < size(); ++k)
+            aim_reduction(entry(k).to, entry(k).from, mine.first_byte, 2 * size() * bytes);
+          reduce_from(mine.first_byte, mine.count, type, op);
         });
     carry(count, bytes);
   }
@@ -74,8 +75,9 @@ class ThreadComm final : public Comm {
              bytes, bytes, [&](bool staged) {
                if (staged) return index_ == root ? reduce_to(to, count, type, op) : void();
                const Share mine = share(count, size_of(type));
-               targets_.assign(1, at(entry(root).to, mine.first_byte));
-               reduce_from(mine.first_byte, mine.count, type, op, (size() + 1) * bytes);
+               aim_reduction(entry(root).to, entry(root).from, mine.first_byte,
+                             (size() + 1) * bytes);
+               reduce_from(mine.first_byte, mine.count, type, op);
              });
     carry(count, bytes);
   }
@@ -87,9 +89,9 @@ class ThreadComm final : public Comm {
     exchange({.call = Call::all_gather, .type = type, .count = count_each, .from = from, .to = to},
              bytes, bytes, [&](bool staged) {
                if (staged) return collect(to, bytes);
-               targets_.clear();
-               for (int k = 0; k < size(); ++k) aim(at(entry(k).to, index_ * bytes), from);
-               spread(from, bytes, (size() + 1) * size() * bytes);
+               for (int k = 0; k < size(); ++k)
+                 aim_copy(at(entry(k).to, index_ * bytes), from, (size() + 1) * size() * bytes);
+               spread(from, bytes);
              });
     carry(size() * count_each, size() * bytes);
   }
@@ -102,8 +104,8 @@ class ThreadComm final : public Comm {
     exchange(
         {.call = Call::reduce_scatter, .type = type, .op = op, .count = count_each, .from = from},
         bytes, bytes, [&](bool) {
-          targets_.assign(1, to);
-          reduce_from(index_ * each, count_each, type, op, (size() + 1) * bytes);
+          aim_reduction(to, at(from, index_ * each), 0, (size() + 1) * bytes);
+          reduce_from(index_ * each, count_each, type, op);
         });
     carry(size() * count_each, bytes);
   }
@@ -173,9 +175,9 @@ class ThreadComm final : public Comm {
                  return index_ == root && from == to ? void() : copy(to, sources_[root], bytes);
                const Share mine = share(count, size_of(type));
                const void* source = at(sources_[root], mine.first_byte);
-               targets_.clear();
-               for (int k = 0; k < size(); ++k) aim(at(entry(k).to, mine.first_byte), source);
-               spread(source, mine.count * size_of(type), size() * bytes);
+               for (int k = 0; k < size(); ++k)
+                 aim_copy(at(entry(k).to, mine.first_byte), source, size() * bytes);
+               spread(source, mine.count * size_of(type));
              });
     carry(count, bytes);
   }
@@ -193,9 +195,8 @@ class ThreadComm final : public Comm {
               .to = to},
              bytes, bytes, [&](bool staged) {
                if (staged) return index_ == root ? collect(to, bytes) : void();
-               targets_.clear();
-               aim(at(entry(root).to, index_ * bytes), from);
-               spread(from, bytes, 2 * size() * bytes);
+               aim_copy(at(entry(root).to, index_ * bytes), from, 2 * size() * bytes);
+               spread(from, bytes);
              });
     carry(size() * count_each, size() * bytes);
   }
@@ -295,7 +296,8 @@ class ThreadComm final : public Comm {
   }
   static void copy(void* to, const void* from, std::int64_t bytes,
                    Stores stores = Stores::ordinary) {
-    if (bytes > 0) transfers().copy(from, {&to, 1}, bytes, stores);
+    const Target target = {to, stores};
+    if (bytes > 0) transfers().copy(from, {&target, 1}, bytes);
   }
 
   Entry& entry(int member) { return group_->entries[turn_ * size() + member]; }
@@ -347,6 +349,7 @@ class ThreadComm final : public Comm {
     if (small) copy(staged(index_), mine.from, brought);
     meet(mine);
     for (int k = 0; k < size(); ++k) sources_[k] = small ? staged(k) : entry(k).from;
+    targets_.clear();
     work(small);
     if (!small) group_->leave.pass(leave_target_, size(), patience_);
   }
@@ -363,25 +366,31 @@ class ThreadComm final : public Comm {
     return {start(index_) * element_bytes, start(index_ + 1) - start(index_)};
   }
 
-  // `count` elements from `first_byte` of all sources, to targets_; all members touch
-  // `touched_bytes` together.
-  void reduce_from(std::int64_t first_byte, std::int64_t count, DType type, ReduceOp op,
-                   std::int64_t touched_bytes) {
+  // Adds the target of a reduction that begins `first_byte` behind `to`, and where the member's own
+  // contribution is read behind `from`: in place, its lines are in a cache already. All members
+  // touch `touched_bytes` together.
+  void aim_reduction(void* to, const void* from, std::int64_t first_byte,
+                     std::int64_t touched_bytes) {
+    targets_.push_back(
+        {at(to, first_byte), to == from ? Stores::ordinary : stores_for(touched_bytes)});
+  }
+  // `count` elements from `first_byte` of all sources, to the targets.
+  void reduce_from(std::int64_t first_byte, std::int64_t count, DType type, ReduceOp op) {
     for (const void*& source : sources_) source = at(source, first_byte);
-    transfers().reduce[static_cast<int>(type)][static_cast<int>(op)](sources_, targets_, count,
-                                                                     stores_for(touched_bytes));
+    transfers().reduce[static_cast<int>(type)][static_cast<int>(op)](sources_, targets_, count);
   }
   void reduce_to(void* to, std::int64_t count, DType type, ReduceOp op) {
-    targets_.assign(1, to);
-    reduce_from(0, count, type, op, 0);
+    targets_.push_back({to, Stores::ordinary});
+    reduce_from(0, count, type, op);
   }
 
-  // One more target, unless it is the source.
-  void aim(void* target, const void* source) {
-    if (target != source) targets_.push_back(target);
+  // Adds the target of a copy, unless it is the source.
+  void aim_copy(void* target, const void* source, std::int64_t touched_bytes) {
+    if (target != source) targets_.push_back({target, stores_for(touched_bytes)});
   }
-  void spread(const void* from, std::int64_t bytes, std::int64_t touched_bytes) {
-    if (bytes > 0) transfers().copy(from, targets_, bytes, stores_for(touched_bytes));
+  // Copies to the targets.
+  void spread(const void* from, std::int64_t bytes) {
+    if (bytes > 0 && !targets_.empty()) transfers().copy(from, targets_, bytes);
   }
 
   // What every member brings, one after the other.
@@ -432,7 +441,7 @@ class ThreadComm final : public Comm {
   std::uint32_t enter_target_ = 0, leave_target_ = 0;
   int turn_ = 0;
   std::vector<const void*> sources_;  // of all members, for the call at hand
-  std::vector<void*> targets_;
+  std::vector<Target> targets_;
   std::vector<std::int64_t> begin_;  // of the parts that an all_to_all_v sends
 };
 

@@ -9,42 +9,59 @@
 namespace mb {
 namespace {
 
-// memcpy by streaming stores where `to` is aligned.
-void stream(std::byte* to, const std::byte* from, std::int64_t bytes) {
-  const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64);
-  const std::int64_t head = std::min(bytes, misaligned == 0 ? 0 : 64 - misaligned);
-  if (head > 0) __builtin_memcpy(to, from, head);
-  std::int64_t at = head;
-  for (; at + 64 <= bytes; at += 64) stream_64(to + at, from + at);
+// How many bytes of the next `bytes` there are before a line of `to`.
+std::int64_t before_line(const void* to, std::int64_t bytes) {
+  return std::min<std::int64_t>(bytes, -reinterpret_cast<std::uintptr_t>(to) % 64);
+}
+
+// memcpy of whole lines and a rest; `to` is aligned where stores are streaming.
+void store(std::byte* to, const std::byte* from, std::int64_t bytes, Stores stores) {
+  std::int64_t at = 0;
+  if (stores == Stores::streaming) {
+    for (; at + 64 <= bytes; at += 64) stream_64(to + at, from + at);
+  } else {
+    for (; at + 64 <= bytes; at += 64) __builtin_memcpy(to + at, from + at, 64);
+  }
   if (at < bytes) __builtin_memcpy(to + at, from + at, bytes - at);
 }
 
-void store(void* to, const void* from, std::int64_t bytes, Stores stores) {
-  stores == Stores::streaming
-      ? stream(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes)
-      : static_cast<void>(__builtin_memcpy(to, from, bytes));
-}
-
 template <class T, class Op>
-void reduce(const std::vector<const void*>& sources, std::span<void* const> targets,
-            std::int64_t count, Stores stores) {
-  reduce_blocks<T>(sources, 0, count, Op{}, [&](auto& block, std::int64_t at) {
-    for (void* target : targets)
-      store(static_cast<T*>(target) + at, block.data(), block.bytes(), stores);
-  });
-  if (stores == Stores::streaming) stream_fence();
+void reduce(const std::vector<const void*>& sources, std::span<const Target> targets,
+            std::int64_t count) {
+  const auto store_block = [&](auto& block, std::int64_t at) {
+    for (const Target& target : targets) {
+      T* const to = static_cast<T*>(target.to) + at;
+      store(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(block.data()),
+            block.bytes(), before_line(to, 64) == 0 ? target.stores : Stores::ordinary);
+    }
+  };
+  // Blocks start at a line of the first target, as the others most often do too.
+  const std::int64_t head = before_line(targets[0].to, count * sizeof(T)) / sizeof(T);
+  reduce_blocks<T>(sources, 0, head, Op{}, store_block);
+  reduce_blocks<T>(sources, head, count, Op{}, store_block);
+  stream_fence();
 }
 
-void copy(const void* from, std::span<void* const> targets, std::int64_t bytes, Stores stores) {
-  // Several targets get a block after the other, which they all find in the first-level cache.
-  const std::int64_t block = targets.size() == 1 ? bytes : 4096;
-  for (std::int64_t at = 0; at < bytes; at += block) {
-    const std::int64_t size = std::min(block, bytes - at);
-    for (void* target : targets)
-      store(static_cast<std::byte*>(target) + at, static_cast<const std::byte*>(from) + at, size,
-            stores);
+void copy_to(const Target& target, std::int64_t first, const std::byte* from, std::int64_t bytes) {
+  std::byte* const to = static_cast<std::byte*>(target.to) + first;
+  const std::int64_t head = before_line(to, bytes);
+  if (head > 0) __builtin_memcpy(to, from, head);
+  store(to + head, from + head, bytes - head, target.stores);
+}
+
+void copy(const void* from, std::span<const Target> targets, std::int64_t bytes) {
+  const auto* source = static_cast<const std::byte*>(from);
+  if (targets.size() == 1 && targets[0].stores == Stores::ordinary) {
+    __builtin_memcpy(targets[0].to, from, bytes);
+    return;
   }
-  if (stores == Stores::streaming) stream_fence();
+  // Several targets get a few lines in turn, which are read once.
+  const std::int64_t block = targets.size() == 1 ? bytes : 512;
+  for (std::int64_t at = 0; at < bytes; at += block) {
+    for (const Target& target : targets)
+      copy_to(target, at, source + at, std::min(block, bytes - at));
+  }
+  stream_fence();
 }
 
 constexpr TransferKernels table() {
