@@ -16,7 +16,9 @@
 namespace mb {
 namespace {
 
-// Collectives that touch more than this, over all members, use streaming stores.
+// Collectives that touch more than this, over all members, use streaming stores: half of a
+// last-level cache of 32 MiB. What the system tells of its size is that of the host in virtual
+// machines.
 constexpr std::int64_t cached_bytes = 16 << 20;
 // The size of what members do not all know.
 constexpr std::int64_t never_staged = small_bytes + 1;
@@ -333,10 +335,13 @@ class ThreadComm final : public Comm {
     entry(index_) = mine;
     if (!group_->enter.pass(enter_target_, size(), patience_)) throw_aborted();
     for (int member = 1; member < size(); ++member) {
-      require(match(entry(0), entry(member)), "group ", group_->name, ": ", to_text(entry(0)),
-              " on rank ", group_->members[0], " meets ", to_text(entry(member)), " on rank ",
-              group_->members[member]);
+      if (!match(entry(0), entry(member))) throw_mismatch(member);
     }
+  }
+  [[noreturn]] void throw_mismatch(int member) {
+    throw Error(cat("group ", group_->name, ": ", to_text(entry(0)), " on rank ",
+                    group_->members[0], " meets ", to_text(entry(member)), " on rank ",
+                    group_->members[member]));
   }
 
   // One collective: `work(staged)` finds in sources_ what each member brings, and throws nothing.
