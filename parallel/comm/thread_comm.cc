@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <thread>
@@ -20,17 +21,16 @@ namespace {
 // last-level cache of 32 MiB. What the system tells of its size is that of the host in virtual
 // machines.
 constexpr std::int64_t cached_bytes = 16 << 20;
-// The size of what members do not all know.
-constexpr std::int64_t never_staged = small_bytes + 1;
+// The size of what members do not all know, so that it is never staged.
+constexpr std::int64_t size_unknown = std::numeric_limits<std::int64_t>::max();
 
 class ThreadComm final : public Comm {
  public:
   ThreadComm(std::shared_ptr<Group> group, std::shared_ptr<const Abortion> abortion, int index,
-             Patience patience, Delays delays)
+             Delays delays)
       : group_(std::move(group)),
         abortion_(std::move(abortion)),
         index_(index),
-        patience_(patience),
         delays_(delays),
         sources_(group_->members.size()),
         begin_(group_->members.size()) {
@@ -138,7 +138,7 @@ class ThreadComm final : public Comm {
               .sent = send_counts.data(),
               .begin = begin_.data(),
               .wanted = recv_counts.data()},
-             never_staged, 0, [&](bool) {
+             size_unknown, 0, [&](bool) {
                for (int k = 0; k < size() && unequal.empty(); ++k) {
                  unequal = disagreement(index_, k);
                  if (unequal.empty()) unequal = disagreement(k, index_);
@@ -261,9 +261,10 @@ class ThreadComm final : public Comm {
 
   void complete(std::int64_t bytes, int peer) {
     Channel& channel = channel_between(index_, peer);
-    const std::uint32_t seen = channel.state.await(patience_, [](std::uint32_t state) {
-      return state != Channel::offered && (state & ~aborted_bit) != Channel::claimed;
-    });
+    const std::uint32_t seen =
+        channel.state.await(group_->waiting.patience, [](std::uint32_t state) {
+          return state != Channel::offered && (state & ~aborted_bit) != Channel::claimed;
+        });
     if ((seen & ~aborted_bit) == Channel::offered) throw_aborted();
     if ((seen & ~aborted_bit) != Channel::refused) return carry(0, bytes);
     const std::string message = mismatch(channel, index_, peer);
@@ -273,7 +274,7 @@ class ThreadComm final : public Comm {
 
   void accept(void* data, std::int64_t bytes, int peer) {
     Channel& channel = channel_between(peer, index_);
-    std::uint32_t seen = channel.state.await(patience_, [](std::uint32_t state) {
+    std::uint32_t seen = channel.state.await(group_->waiting.patience, [](std::uint32_t state) {
       return state == Channel::offered || (state & aborted_bit) != 0;
     });
     if (seen != Channel::offered || !channel.state.change(seen, Channel::claimed)) throw_aborted();
@@ -304,7 +305,7 @@ class ThreadComm final : public Comm {
 
   Entry& entry(int member) { return group_->entries[turn_ * size() + member]; }
   std::byte* staged(int member) {
-    return group_->staging.get() + (turn_ * size() + member) * small_bytes;
+    return group_->staging.get() + (turn_ * size() + member) * group_->waiting.staged_bytes;
   }
 
   [[noreturn]] void throw_aborted() const { throw Aborted(abortion_->reason); }
@@ -332,8 +333,9 @@ class ThreadComm final : public Comm {
 
   // Waits for all members; throws on all of them where they do not make the same call.
   void meet(const Entry& mine) {
-    entry(index_) = mine;
-    if (!group_->enter.pass(enter_target_, size(), patience_)) throw_aborted();
+    // A call like the last but one leaves its line in the peers' caches.
+    if (entry(index_) != mine) entry(index_) = mine;
+    if (!group_->enter.pass(enter_target_, size(), group_->waiting.patience)) throw_aborted();
     for (int member = 1; member < size(); ++member) {
       if (!match(entry(0), entry(member))) throw_mismatch(member);
     }
@@ -349,14 +351,14 @@ class ThreadComm final : public Comm {
   // `from` to the group.
   template <class Work>
   void exchange(const Entry& mine, std::int64_t bytes, std::int64_t brought, Work work) {
-    const bool small = bytes <= small_bytes;
+    const bool small = bytes <= group_->waiting.staged_bytes;
     turn_ = 1 - turn_;
     if (small) copy(staged(index_), mine.from, brought);
     meet(mine);
     for (int k = 0; k < size(); ++k) sources_[k] = small ? staged(k) : entry(k).from;
     targets_.clear();
     work(small);
-    if (!small) group_->leave.pass(leave_target_, size(), patience_);
+    if (!small) group_->leave.pass(leave_target_, size(), group_->waiting.patience);
   }
 
   // This member's share of `count` elements that all work at: whole cache lines of a buffer that
@@ -440,7 +442,6 @@ class ThreadComm final : public Comm {
   const std::shared_ptr<Group> group_;
   const std::shared_ptr<const Abortion> abortion_;
   const int index_;
-  const Patience patience_;
   const Delays delays_;
   std::atomic<std::uint64_t> calls_made_{0};  // counted with delays only
   std::uint32_t enter_target_ = 0, leave_target_ = 0;
@@ -454,9 +455,8 @@ class ThreadComm final : public Comm {
 
 std::unique_ptr<Comm> make_thread_comm(std::shared_ptr<Group> group,
                                        std::shared_ptr<const Abortion> abortion, int index,
-                                       Patience patience, Delays delays) {
-  return std::make_unique<ThreadComm>(std::move(group), std::move(abortion), index, patience,
-                                      delays);
+                                       Delays delays) {
+  return std::make_unique<ThreadComm>(std::move(group), std::move(abortion), index, delays);
 }
 
 }  // namespace mb

@@ -21,19 +21,24 @@ struct Abortion {
   std::string reason;
 };
 
-// What a member brings up to this size is copied to the group and read from there, which saves the
-// second meeting of the members; above it, everybody reads and writes in the peers' buffers.
-inline constexpr std::int64_t small_bytes = 2 << 10;
+// How the ranks of a world wait for each other, and what they do to meet less often: what a member
+// brings up to `staged_bytes` is copied to the group and read from there, which saves the second
+// meeting; above it, everybody reads and writes in the peers' buffers.
+struct Waiting {
+  Patience patience;
+  std::int64_t staged_bytes;
+};
 
 // What the members of a group share. Entries and staging exist twice and are used in turn: a member
 // may enter its next call while another still reads those of the last, but not the one after.
 struct Group {
-  Group(std::string group_name, std::vector<int> group_members)
+  Group(std::string group_name, std::vector<int> group_members, Waiting how)
       : name(std::move(group_name)),
         members(std::move(group_members)),
+        waiting(how),
         joined(members.size(), false),
         entries(2 * members.size()),
-        staging(new std::byte[2 * members.size() * small_bytes]),
+        staging(new std::byte[2 * members.size() * waiting.staged_bytes]),
         channels(members.size() * members.size()) {}
 
   void abort() {
@@ -43,6 +48,7 @@ struct Group {
 
   const std::string name;
   const std::vector<int> members;
+  const Waiting waiting;
   std::vector<bool> joined;  // guarded by the world's mutex
   Gate enter;
   Gate leave;  // never aborted: whoever has entered comes out in bounded time
@@ -54,6 +60,6 @@ struct Group {
 // The Comm of member `index`, for one thread at a time but for send and recv.
 std::unique_ptr<Comm> make_thread_comm(std::shared_ptr<Group> group,
                                        std::shared_ptr<const Abortion> abortion, int index,
-                                       Patience patience, Delays delays);
+                                       Delays delays);
 
 }  // namespace mb

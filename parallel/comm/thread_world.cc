@@ -12,10 +12,18 @@
 #include "parallel/comm/thread_group.h"
 
 namespace mb {
+namespace {
+
+// A waiter that looks is only harmless where it has a core of its own; elsewhere, every meeting is
+// a switch of threads.
+constexpr Waiting own_core = {.patience = {.looks = 500, .yields = 32}, .staged_bytes = 512};
+constexpr Waiting shared_core = {.patience = {}, .staged_bytes = 4096};
+
+}  // namespace
 
 struct ThreadWorld::State {
   int ranks = 0;
-  Patience patience;
+  Waiting waiting;
   Delays delays;
   std::shared_ptr<Abortion> abortion = std::make_shared<Abortion>();
   std::mutex mutex;
@@ -29,9 +37,8 @@ ThreadWorld::ThreadWorld(int ranks, Delays delays) : state_(std::make_unique<Sta
   std::iota(local_ranks_.begin(), local_ranks_.end(), 0);
   state_->ranks = ranks;
   state_->delays = delays;
-  // A waiter that looks is only harmless where it has a core of its own.
-  if (ranks <= static_cast<int>(std::thread::hardware_concurrency()))
-    state_->patience = {.looks = 500, .yields = 32};
+  const bool own_cores = ranks <= static_cast<int>(std::thread::hardware_concurrency());
+  state_->waiting = own_cores ? own_core : shared_core;
 }
 
 ThreadWorld::~ThreadWorld() = default;
@@ -51,13 +58,12 @@ std::unique_ptr<Comm> ThreadWorld::comm(const std::string& name, const std::vect
   std::lock_guard lock(state_->mutex);
   std::shared_ptr<Group>& group = state_->groups[{name, members}];
   if (!group) {
-    group = std::make_shared<Group>(name, members);
+    group = std::make_shared<Group>(name, members, state_->waiting);
     if (aborted()) group->abort();
   }
   require(!group->joined[index], "group ", name, ": rank ", rank, " has its Comm already");
   group->joined[index] = true;
-  return make_thread_comm(group, state_->abortion, static_cast<int>(index), state_->patience,
-                          state_->delays);
+  return make_thread_comm(group, state_->abortion, static_cast<int>(index), state_->delays);
 }
 
 std::string ThreadWorld::host_of(int) const {

@@ -25,6 +25,12 @@ void store(std::byte* to, const std::byte* from, std::int64_t bytes, Stores stor
   if (at < bytes) __builtin_memcpy(to + at, from + at, bytes - at);
 }
 
+void finish(std::span<const Target> targets) {
+  for (const Target& target : targets) {
+    if (target.stores == Stores::streaming) return stream_fence();
+  }
+}
+
 template <class T, class Op>
 void reduce(const std::vector<const void*>& sources, std::span<const Target> targets,
             std::int64_t count) {
@@ -39,7 +45,7 @@ void reduce(const std::vector<const void*>& sources, std::span<const Target> tar
   const std::int64_t head = before_line(targets[0].to, count * sizeof(T)) / sizeof(T);
   reduce_blocks<T>(sources, 0, head, Op{}, store_block);
   reduce_blocks<T>(sources, head, count, Op{}, store_block);
-  stream_fence();
+  finish(targets);
 }
 
 void copy_to(const Target& target, std::int64_t first, const std::byte* from, std::int64_t bytes) {
@@ -61,7 +67,7 @@ void copy(const void* from, std::span<const Target> targets, std::int64_t bytes)
     for (const Target& target : targets)
       copy_to(target, at, source + at, std::min(block, bytes - at));
   }
-  stream_fence();
+  finish(targets);
 }
 
 constexpr TransferKernels table() {
