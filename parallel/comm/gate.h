@@ -10,7 +10,6 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
 
 namespace mb {
 
@@ -25,12 +24,6 @@ inline void relax() {
   __builtin_ia32_pause();
 #endif
 }
-
-// How often to look before parking: first at once, then leaving the core to others between two
-// looks, as the one who is waited for may need this very core.
-struct Patience {
-  int looks = 0, yields = 0;
-};
 
 class Word {
  public:
@@ -54,16 +47,13 @@ class Word {
     wake();
   }
 
-  // The first value that is `done`.
+  // The first value that is `done`. Looks that often before it parks: never leaving the core, as
+  // who yields to a thread that computes has it back after a time slice, but who parks is woken.
   template <class Done>
-  std::uint32_t await(Patience patience, Done done) {
+  std::uint32_t await(int looks, Done done) {
     std::uint32_t seen = load();
-    for (int look = 0; look < patience.looks && !done(seen); ++look) {
+    for (int look = 0; look < looks && !done(seen); ++look) {
       relax();
-      seen = load();
-    }
-    for (int look = 0; look < patience.yields && !done(seen); ++look) {
-      std::this_thread::yield();
       seen = load();
     }
     if (done(seen)) return seen;
@@ -88,7 +78,7 @@ class Word {
 class Gate {
  public:
   // `target` belongs to the member and starts at 0. False: aborted before the last one came.
-  bool pass(std::uint32_t& target, int members, Patience patience) {
+  bool pass(std::uint32_t& target, int members, int looks) {
     std::uint32_t seen = target;  // where this member is the first
     target += 2 * static_cast<std::uint32_t>(members);
     while (!word_.change(seen, seen + 2)) {
@@ -101,9 +91,8 @@ class Gate {
       word_.wake();
       return true;
     }
-    return all_here(word_.await(patience, [&](std::uint32_t value) {
-      return all_here(value) || (value & aborted_bit) != 0;
-    }));
+    return all_here(word_.await(
+        looks, [&](std::uint32_t value) { return all_here(value) || (value & aborted_bit) != 0; }));
   }
 
   void abort() { word_.set_aborted(); }

@@ -261,10 +261,9 @@ class ThreadComm final : public Comm {
 
   void complete(std::int64_t bytes, int peer) {
     Channel& channel = channel_between(index_, peer);
-    const std::uint32_t seen =
-        channel.state.await(group_->waiting.patience, [](std::uint32_t state) {
-          return state != Channel::offered && (state & ~aborted_bit) != Channel::claimed;
-        });
+    const std::uint32_t seen = channel.state.await(group_->waiting.looks, [](std::uint32_t state) {
+      return state != Channel::offered && (state & ~aborted_bit) != Channel::claimed;
+    });
     if ((seen & ~aborted_bit) == Channel::offered) throw_aborted();
     if ((seen & ~aborted_bit) != Channel::refused) return carry(0, bytes);
     const std::string message = mismatch(channel, index_, peer);
@@ -274,7 +273,7 @@ class ThreadComm final : public Comm {
 
   void accept(void* data, std::int64_t bytes, int peer) {
     Channel& channel = channel_between(peer, index_);
-    std::uint32_t seen = channel.state.await(group_->waiting.patience, [](std::uint32_t state) {
+    std::uint32_t seen = channel.state.await(group_->waiting.looks, [](std::uint32_t state) {
       return state == Channel::offered || (state & aborted_bit) != 0;
     });
     if (seen != Channel::offered || !channel.state.change(seen, Channel::claimed)) throw_aborted();
@@ -335,7 +334,7 @@ class ThreadComm final : public Comm {
   void meet(const Entry& mine) {
     // A call like the last but one leaves its line in the peers' caches.
     if (entry(index_) != mine) entry(index_) = mine;
-    if (!group_->enter.pass(enter_target_, size(), group_->waiting.patience)) throw_aborted();
+    if (!group_->enter.pass(enter_target_, size(), group_->waiting.looks)) throw_aborted();
     for (int member = 1; member < size(); ++member) {
       if (!match(entry(0), entry(member))) throw_mismatch(member);
     }
@@ -358,7 +357,7 @@ class ThreadComm final : public Comm {
     for (int k = 0; k < size(); ++k) sources_[k] = small ? staged(k) : entry(k).from;
     targets_.clear();
     work(small);
-    if (!small) group_->leave.pass(leave_target_, size(), group_->waiting.patience);
+    if (!small) group_->leave.pass(leave_target_, size(), group_->waiting.looks);
   }
 
   // This member's share of `count` elements that all work at: whole cache lines of a buffer that

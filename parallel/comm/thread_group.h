@@ -25,7 +25,7 @@ struct Abortion {
 // brings up to `staged_bytes` is copied to the group and read from there, which saves the second
 // meeting; above it, everybody reads and writes in the peers' buffers.
 struct Waiting {
-  Patience patience;
+  int looks;  // before a thread parks
   std::int64_t staged_bytes;
 };
 

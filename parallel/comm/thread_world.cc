@@ -14,10 +14,11 @@
 namespace mb {
 namespace {
 
-// A waiter that looks is only harmless where it has a core of its own; elsewhere, every meeting is
-// a switch of threads.
-constexpr Waiting own_core = {.patience = {.looks = 500, .yields = 32}, .staged_bytes = 512};
-constexpr Waiting shared_core = {.patience = {}, .staged_bytes = 4096};
+// A waiter that looks is only harmless where it has a core of its own, and there for a few
+// microseconds, as a core that has other work may not be the waiter's own. Where ranks share cores,
+// every meeting is a switch of threads.
+constexpr Waiting own_core = {.looks = 300, .staged_bytes = 512};
+constexpr Waiting shared_core = {.looks = 0, .staged_bytes = 4096};
 
 }  // namespace
 
