@@ -83,12 +83,16 @@ class Block {
   }
 
  private:
+  T* stored() {
+    if constexpr (kIsMain<T>) return wide_;
+    if constexpr (!kIsMain<T>) return rounded_;
+  }
+
   template <class Op, class Count>
   void reduce(const std::vector<const void*>& buffers, std::int64_t begin, Op op, Count count) {
     const auto from = [&](std::size_t k) { return static_cast<const T*>(buffers[k]) + begin; };
     if (buffers.size() == 1) {
-      void* to = kIsMain<T> ? static_cast<void*>(wide_) : rounded_;
-      std::memcpy(to, from(0), static_cast<std::size_t>(count) * sizeof(T));
+      for (int i = 0; i < count; ++i) stored()[i] = from(0)[i];
       return;
     }
     combine(wide_, from(0), from(1), op, count);

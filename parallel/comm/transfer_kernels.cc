@@ -1,6 +1,7 @@
 // Copies and reductions, for one instruction set. CMake compiles this file once for each, with
 // MB_KERNELS naming the table that it defines; nothing else here has external linkage.
-#include <utility>
+#include <algorithm>
+#include <type_traits>
 
 #include "parallel/comm/reduce.h"
 #include "parallel/comm/transfer.h"
@@ -15,14 +16,15 @@ std::int64_t before_line(const void* to, std::int64_t bytes) {
 }
 
 // memcpy of whole lines and a rest; `to` is aligned where stores are streaming.
-void store(std::byte* to, const std::byte* from, std::int64_t bytes, Stores stores) {
+template <class Bytes>
+void store(std::byte* to, const std::byte* from, Bytes bytes, Stores stores) {
   std::int64_t at = 0;
   if (stores == Stores::streaming) {
     for (; at + 64 <= bytes; at += 64) stream_64(to + at, from + at);
   } else {
     for (; at + 64 <= bytes; at += 64) __builtin_memcpy(to + at, from + at, 64);
   }
-  if (at < bytes) __builtin_memcpy(to + at, from + at, bytes - at);
+  for (; at < bytes; ++at) to[at] = from[at];
 }
 
 void finish(std::span<const Target> targets) {
@@ -35,10 +37,14 @@ template <class T, class Op>
 void reduce(const std::vector<const void*>& sources, std::span<const Target> targets,
             std::int64_t count) {
   const auto store_block = [&](auto& block, std::int64_t at) {
+    constexpr std::int64_t whole = block.capacity * sizeof(T);
     for (const Target& target : targets) {
-      T* const to = static_cast<T*>(target.to) + at;
-      store(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(block.data()),
-            block.bytes(), before_line(to, 64) == 0 ? target.stores : Stores::ordinary);
+      auto* const to = reinterpret_cast<std::byte*>(static_cast<T*>(target.to) + at);
+      const auto* from = reinterpret_cast<const std::byte*>(block.data());
+      const Stores stores = before_line(to, 64) == 0 ? target.stores : Stores::ordinary;
+      block.bytes() == whole
+          ? store(to, from, std::integral_constant<std::int64_t, whole>(), stores)
+          : store(to, from, block.bytes(), stores);
     }
   };
   // Blocks start at a line of the first target, as the others most often do too.
@@ -51,16 +57,12 @@ void reduce(const std::vector<const void*>& sources, std::span<const Target> tar
 void copy_to(const Target& target, std::int64_t first, const std::byte* from, std::int64_t bytes) {
   std::byte* const to = static_cast<std::byte*>(target.to) + first;
   const std::int64_t head = before_line(to, bytes);
-  if (head > 0) __builtin_memcpy(to, from, head);
+  for (std::int64_t at = 0; at < head; ++at) to[at] = from[at];
   store(to + head, from + head, bytes - head, target.stores);
 }
 
 void copy(const void* from, std::span<const Target> targets, std::int64_t bytes) {
   const auto* source = static_cast<const std::byte*>(from);
-  if (targets.size() == 1 && targets[0].stores == Stores::ordinary) {
-    __builtin_memcpy(targets[0].to, from, bytes);
-    return;
-  }
   // Several targets get a few lines in turn, which are read once.
   const std::int64_t block = targets.size() == 1 ? bytes : 512;
   for (std::int64_t at = 0; at < bytes; at += block) {
