@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -17,10 +18,10 @@
 namespace mb {
 namespace {
 
-// Collectives that touch more than this, over all members, use streaming stores: half of a
-// last-level cache of 32 MiB. What the system tells of its size is that of the host in virtual
+// Collectives that touch more than this, over all members, use streaming stores: a quarter
+// of a last-level cache of 32 MiB. What the system tells of its size is that of the host in virtual
 // machines.
-constexpr std::int64_t cached_bytes = 16 << 20;
+constexpr std::int64_t cached_bytes = 8 << 20;
 // The size of what members do not all know, so that it is never staged.
 constexpr std::int64_t size_unknown = std::numeric_limits<std::int64_t>::max();
 
@@ -243,9 +244,21 @@ class ThreadComm final : public Comm {
       copy(into, data, bytes);
       return carry(0, bytes);
     }
+    channel_between(from, index_);  // refused before anything is offered
     offer(data, bytes, to);
-    accept(into, into_bytes, from);
-    complete(bytes, to);
+    std::exception_ptr refused;
+    try {
+      accept(into, into_bytes, from);
+    } catch (const Error&) {
+      refused = std::current_exception();
+    }
+    // Whatever came of the receive, the other peer may be reading `data`.
+    try {
+      complete(bytes, to);
+    } catch (const Error&) {
+      if (!refused) throw;
+    }
+    if (refused) std::rethrow_exception(refused);
   }
 
  private:
