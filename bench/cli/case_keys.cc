@@ -170,6 +170,16 @@ const std::vector<CaseKey>& case_keys() {
            c.nodes.push_back(static_cast<int>(whole("nodes", part, 0)));
        },
        [](const Case& c) { return list_text(c.nodes); }},
+      {"link", "none | 'intra:4GB/s,2us;inter:0.5GB/s,20us'",
+       "mode=threads: bandwidth and latency that links within and between nodes are slowed down "
+       "to, "
+       "for each rank and direction; inter:0.5GB/s/node: for all ranks of a node together "
+       "(mode=sim: "
+       "machine.link_gb_per_s and the like)",
+       [](Case& c, V v) {
+         c.link = v == "none" ? std::nullopt : std::optional(parse_link_shape(v, "link"));
+       },
+       [](const Case& c) { return c.link ? to_text(*c.link) : "none"; }},
       {"mode", "threads | sim", "ranks as threads of this process, or virtual time on `machine`",
        [](Case& c, V v) {
          c.mode = choice<Mode>("mode", v, {{"threads", Mode::threads}, {"sim", Mode::sim}});
