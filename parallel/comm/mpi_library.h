@@ -39,8 +39,8 @@ struct MpiFunctions {
   // Whether a message of `tag` is there, from whom and how long.
   int (*probe)(int tag, MpiHandle group, bool* there, int* from, int* bytes);
 
-  // The library's own collectives, in place as Comm says, but for reduce_scatter, whose buffers
-  // are apart; without ReduceOp::avg. 16-bit types by user-defined operations.
+  // The library's own collectives, in place as Comm says, but for reduce and reduce_scatter,
+  // whose buffers are apart; without ReduceOp::avg. 16-bit types by user-defined operations.
   int (*all_reduce)(const void* from, void* to, std::int64_t count, DType type, ReduceOp op,
                     MpiHandle group, std::int64_t limit);
   int (*reduce)(const void* from, void* to, std::int64_t count, DType type, ReduceOp op, int root,

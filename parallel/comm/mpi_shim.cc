@@ -41,17 +41,6 @@ int size_of(MPI_Comm comm) {
   return size;
 }
 
-// MPI has no 16-bit floating point: two bytes, reduced by operations of our own.
-MPI_Datatype half_type() {
-  static const MPI_Datatype type = [] {
-    MPI_Datatype made;
-    MPI_Type_contiguous(2, MPI_BYTE, &made);
-    MPI_Type_commit(&made);
-    return made;
-  }();
-  return type;
-}
-
 MPI_Datatype type_of(DType type) {
   switch (type) {
     case DType::fp32:
@@ -60,7 +49,7 @@ MPI_Datatype type_of(DType type) {
       return MPI_DOUBLE;
     case DType::bf16:
     case DType::fp16:
-      return half_type();
+      return MPI_UINT16_T;  // reduced by operations of our own
     case DType::int32:
       return MPI_INT32_T;
     case DType::int8:
@@ -277,9 +266,8 @@ int reduce(const void* from, void* to, std::int64_t count, DType type, ReduceOp 
   const bool is_root = rank_in(comm_of(group)) == root;
   return in_pieces(count, limit, [&](std::int64_t first, int length) {
     const std::int64_t offset = first * mb::size_of(type);
-    return MPI_Reduce(is_root && from == to ? MPI_IN_PLACE : at(from, offset),
-                      is_root ? at(to, offset) : nullptr, length, type_of(type), op_of(op, type),
-                      root, comm_of(group));
+    return MPI_Reduce(at(from, offset), is_root ? at(to, offset) : nullptr, length, type_of(type),
+                      op_of(op, type), root, comm_of(group));
   });
 }
 
