@@ -55,7 +55,8 @@ void add_stages(const StepShape& shape, std::span<const StepTimes> steps, RunRep
 RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults& results,
                      const StepWork& work) {
   std::vector<StepTimes> steps;
-  for (const Timeline& timeline : results.timelines) steps.push_back(step_times(plan, timeline));
+  for (const Timeline& timeline : results.timelines)
+    steps.push_back(step_times(plan, timeline, results.clock_uncertainty_ns));
   RunReport report;
   report.axes = comm_axes(plan).names;
   report.metrics = step_metrics(steps, work);
@@ -65,7 +66,7 @@ RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults&
   report.bubble = bubble_form(
       shape.mesh, shape.options,
       {report.forward_s, report.backward_s - report.weight_grad_s, report.weight_grad_s});
-  report.collectives = profile_collectives(plan, results.timelines);
+  report.collectives = profile_collectives(plan, results.timelines, results.clock_uncertainty_ns);
   report.memory = memory_report(plan, shape, results.memory);
   report.traffic = traffic_report(plan, shape, results.traffic);
   for (const StepTimes& step : steps) report.invalid_spans += step.invalid_spans;

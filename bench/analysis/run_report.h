@@ -24,6 +24,7 @@ struct RunResults {
   std::vector<Training> training;   // of the same steps; empty in virtual time
   MeasuredMemory memory;
   CountedTraffic traffic;
+  std::int64_t clock_uncertainty_ns = 0;  // between any two ranks of a timeline
 };
 
 // A stage as measured, and what the schedule alone asks for; times of the form in seconds, from the

@@ -3,14 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bench/cli/key.h"
 #include "parallel/cost/machine.h"
+#include "parallel/exec/shaped_world.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
-#include "workloads/base/error.h"
 #include "workloads/model/config.h"
 
 namespace mb {
@@ -24,6 +26,8 @@ struct Case {
   std::string machine_name = "h100x8";
   Machine machine;  // of mode=sim
   Mesh mesh;
+  int ranks_per_node = 0;  // of mode=threads; 0: all ranks on one
+  std::vector<int> nodes;  // of each rank; empty: ranks_per_node, mode=sim: the machine's
   Mode mode = Mode::threads;
   StepOptions options;  // micro_batches and loss_scale are derived from the rest
   std::string loss_scale = "auto";
@@ -33,22 +37,12 @@ struct Case {
   std::int64_t seed = 1;
   int warm_up = 2, steps = 5;  // recorded steps come after the warm-up
   Verify verify = Verify::automatic;
-  double offload_gb_per_s = 0;  // of mode=threads; 0: as memory does
+  std::optional<LinkShape> link;  // of mode=threads; none: as fast as they are
+  double offload_gb_per_s = 0;    // of mode=threads; 0: as memory does
   double timeout_s = 60;
 };
 
-// A file that a case names and that cannot be read.
-class InputError : public Error {
- public:
-  using Error::Error;
-};
-
-// One key of a case: how it is spelled, what it means, what it holds.
-struct CaseKey {
-  std::string_view name, values, help;
-  void (*set)(Case&, std::string_view value);  // throws Error naming key, value and what would do
-  std::string (*get)(const Case&);
-};
+using CaseKey = Key<Case>;
 const std::vector<CaseKey>& case_keys();
 
 // A case with the meshes that textbooks use, or a smaller one to begin with: "case=NAME".
@@ -61,8 +55,6 @@ const std::vector<NamedCase>& named_cases();
 // more particular wins. A key twice is refused. Derives what follows from the rest, and calls
 // check_case.
 Case parse_case(const std::vector<std::string>& words);
-// Words of a line: blanks part them, but for those in single quotes.
-std::vector<std::string> split_words(std::string_view line);
 // All that differs from the defaults, model and mesh always: parse_case(split(to_text(c))) equals
 // c.
 std::string to_text(const Case& c);

@@ -3,17 +3,17 @@
 
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <optional>
 
+#include "bench/cli/case_params.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/measure.h"
+#include "bench/cli/outputs.h"
 #include "bench/cli/peak.h"
 #include "bench/cli/run_text.h"
 #include "bench/report/output.h"
 #include "bench/report/row.h"
 #include "bench/report/trace.h"
-#include "parallel/strategy/layout.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
@@ -61,42 +61,9 @@ class ProgressLine {
   Clock::time_point start_, last_;
 };
 
-std::map<std::string, Fact> params_of(const Case& c) {
-  std::map<std::string, Fact> params;
-  for (const CaseKey& key : case_keys()) {
-    if (key.name != "machine" || c.mode == Mode::sim) params[std::string(key.name)] = key.get(c);
-  }
-  params["parameters"] = parameter_count(c.model);
-  const PipelineShape shape = pipeline_shape(c.mesh, c.options);
-  params["micro_batches"] = static_cast<std::int64_t>(shape.micro_batches);
-  params["chunks"] = static_cast<std::int64_t>(shape.chunks);
-  params["group"] = static_cast<std::int64_t>(shape.group_or_ranks());
-  params["zero"] = static_cast<std::int64_t>(c.options.zero);
-  params["dropout"] = c.options.dropout;
-  params["first_loss_scale"] = c.options.loss_scale;
-  return params;
-}
-
-// Output has to have a place before anything runs, each its own.
-void check_outputs(const Flags& flags) {
-  const std::pair<const char*, const std::string*> outputs[] = {
-      {"--out", &flags.out}, {"--trace", &flags.trace}, {"--timeline", &flags.timeline}};
-  for (const auto& [flag, path] : outputs) {
-    if (path->empty() || (*path == "-" && path == &flags.out)) continue;
-    require(*path != "-", flag, " -: only the row of --out goes to stdout; give a file");
-    const std::filesystem::path folder = std::filesystem::absolute(*path).parent_path();
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error || std::filesystem::is_directory(*path) || access(folder.c_str(), W_OK) != 0) {
-      throw Exit(kExitNoData,
-                 cat(flag, " ", *path,
-                     ": cannot write there; give a file in a folder that can be written"));
-    }
-    for (const auto& [other_flag, other] : outputs) {
-      require(flag == other_flag || *path != *other, flag, " and ", other_flag, " are both ", *path,
-              "; give each a file of its own");
-    }
-  }
+void check_places(const Flags& flags) {
+  check_outputs({{"--out", flags.out}, {"--trace", flags.trace}, {"--timeline", flags.timeline}},
+                "--out");
 }
 
 // What a device would have to hold, where the machine has less.
@@ -171,7 +138,7 @@ void run(const Flags& flags, bool virtual_time) {
   std::vector<std::string> words = flags.words;
   if (virtual_time) words.push_back("mode=sim");
   const Case c = parse_case(words);
-  check_outputs(flags);
+  check_places(flags);
 
   const Peak peak = peak_of(c);
   std::signal(SIGINT, [](int) {

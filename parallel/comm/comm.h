@@ -8,7 +8,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -127,7 +130,8 @@ class World {
   virtual ~World() = default;
 
   virtual int size() const = 0;
-  virtual const std::vector<int>& local_ranks() const = 0;  // of this process, ascending
+  // Of this process, ascending: all, or where there are several processes, one.
+  virtual const std::vector<int>& local_ranks() const = 0;
 
   // The Comm of the local `rank` in the group of `members` (global ranks, the same list on each).
   // `name` tells apart groups with the same members that are used from different streams; a member
@@ -147,6 +151,20 @@ class World {
   virtual std::string reason() const = 0;  // "" unless aborted
 
   virtual std::string host_of(int rank) const = 0;
+
+  // Where another process stands: what its rank is at, and for how long it has ended nothing.
+  struct Standing {
+    std::string text;
+    double idle_s = 0;
+  };
+  // `answer` tells others of this process, at any time and from any thread, until it is replaced
+  // (by {}: no run is under way).
+  virtual void answer_with(std::function<Standing()> answer) { (void)answer; }
+  // Of every rank of another process; nullopt for one that has not answered within `wait_s`.
+  virtual std::map<int, std::optional<Standing>> ask_others(double wait_s) {
+    (void)wait_s;
+    return {};
+  }
 
   // Brings the clocks of all ranks together anew; all processes call it together, at times when
   // nothing else communicates. Before the first call and in a single process clocks are as they

@@ -32,8 +32,12 @@ struct StepResult {
   // CPU time of every compute instruction, by rank and id: what it would take on a core of its own.
   // Empty in virtual time and where the device keeps no such clock.
   std::vector<std::vector<std::int64_t>> cpu_ns;
+  // How far apart the clocks of two ranks may be in the timeline.
+  std::int64_t clock_uncertainty_ns = 0;
 };
 
+// Where the ranks are in several processes, all of these processes make the same calls in the same
+// order, memory(), traffic() and read() included, and get the same results.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -63,7 +67,11 @@ struct LiveSettings {
   // the end of a tensor fails.
   bool poison = false;
 };
-// Ranks as threads of this process over CPU devices. Keeps a reference to `plan`.
+// The ranks of `world` over CPU devices, those of this process as threads. Keeps references to
+// `plan` and `world`. `settings.delays` are the world's own business.
+std::unique_ptr<Executor> make_live_executor(const Plan& plan, const LiveSettings& settings,
+                                             World& world);
+// The same over a ThreadWorld of its own.
 std::unique_ptr<Executor> make_thread_executor(const Plan& plan, const LiveSettings& settings);
 
 }  // namespace mb

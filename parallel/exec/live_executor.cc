@@ -1,4 +1,4 @@
-// Ranks as threads of this process: each walks its own list over a Device and its Comms.
+// The ranks of this process as threads: each walks its own list over a Device and its Comms.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -7,14 +7,18 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "parallel/device/device.h"
 #include "parallel/exec/collectives.h"
 #include "parallel/exec/executor.h"
 #include "parallel/exec/marker.h"
 #include "parallel/exec/memory_counter.h"
+#include "parallel/exec/processes.h"
 #include "parallel/exec/rank_memory.h"
 #include "parallel/exec/watchdog.h"
 #include "parallel/plan/text.h"
@@ -28,21 +32,37 @@ namespace {
 // One rank: memory, streams, communicators, and what it is doing.
 class Rank {
  public:
-  Rank(const Plan& plan, int rank, const LiveSettings& settings, ThreadWorld& world)
+  // `name`: how messages name it.
+  Rank(const Plan& plan, int rank, std::string name, const LiveSettings& settings, World& world)
       : plan_(plan),
         program_(plan.program_of(rank)),
         lifetimes_(program_),
         rank_(rank),
+        name_(std::move(name)),
         settings_(settings),
         world_(world),
         device_(make_cpu_device(kStreams, cat("r", rank))),
         memory_(plan, rank, *device_, settings.init, settings.poison) {
     place_on(plan.mesh);
-    make_comms();
     for (const Tensor& tensor : program_.tensors) {
       if (tensor.persistent && tensor.base == kNone) counter_.take(tensor, kNone);
     }
     for (auto& standing : standing_) standing.store(kNone);
+  }
+
+  // Meets the other ranks of its groups. In the order of the keys, which is the same on all ranks.
+  void make_comms() {
+    for (const Instruction& instruction : program_.instructions) {
+      if (std::holds_alternative<Compute>(instruction.action) ||
+          std::holds_alternative<Copy>(instruction.action))
+        continue;
+      comms_.try_emplace(key_of(instruction));
+    }
+    for (auto& [key, comm] : comms_) {
+      comm = world_.comm(
+          cat(name_of(key.group), ' ', key.point_to_point ? "messages" : name_of(key.stream)),
+          plan_.mesh.members(key.group, rank_), rank_);
+    }
   }
 
   // Submits the whole list and waits for its end. On any error: aborts the world.
@@ -59,7 +79,7 @@ class Rank {
       device_->synchronize();
       if (settings_.poison) memory_.bury_the_rest(lifetimes_);
     } catch (const std::exception& error) {
-      world_.abort(cat("rank ", rank_, ": ", error.what()));
+      world_.abort(cat(name_, ": ", error.what()));
     }
   }
 
@@ -72,7 +92,7 @@ class Rank {
       text += cat(text.empty() ? "" : ", ", name_of(static_cast<Stream>(s)), " in ",
                   action_text(plan_, instruction), " (", label_text(plan_, instruction.label), ")");
     }
-    return cat("rank ", rank_, ": ", text.empty() ? "idle" : text);
+    return cat(name_, ": ", text.empty() ? "idle" : text);
   }
 
   std::int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
@@ -104,20 +124,6 @@ class Rank {
     context_.replica_index = mesh.coordinate(rank_, Axis::rdp);
     context_.seed = settings_.seed;
     context_.batches = settings_.batches;
-  }
-
-  void make_comms() {
-    for (const Instruction& instruction : program_.instructions) {
-      if (std::holds_alternative<Compute>(instruction.action) ||
-          std::holds_alternative<Copy>(instruction.action))
-        continue;
-      const CommKey key = key_of(instruction);
-      auto& comm = comms_[key];
-      if (comm) continue;
-      comm = world_.comm(
-          cat(name_of(key.group), ' ', key.point_to_point ? "messages" : name_of(key.stream)),
-          plan_.mesh.members(key.group, rank_), rank_);
-    }
   }
 
   void submit_all() {
@@ -153,7 +159,7 @@ class Rank {
       throw;
     } catch (const std::exception& error) {
       // Before this stream's own end: peers must not wait for it.
-      world_.abort(cat("rank ", rank_, " ", name_of(instruction.stream), ", ",
+      world_.abort(cat(name_, " ", name_of(instruction.stream), ", ",
                        label_text(plan_, instruction.label), ", ", action_text(plan_, instruction),
                        ": ", error.what()));
       throw;
@@ -251,8 +257,9 @@ class Rank {
   const Program& program_;
   const Lifetimes lifetimes_;
   int rank_;
+  const std::string name_;
   const LiveSettings& settings_;
-  ThreadWorld& world_;
+  World& world_;
   std::unique_ptr<Device> device_;
   RankMemory memory_;
   OpContext context_;
@@ -266,33 +273,39 @@ class Rank {
   std::atomic<std::int64_t> progress_{0};
 };
 
-class ThreadExecutor final : public Executor {
+class LiveExecutor final : public Executor {
  public:
-  ThreadExecutor(const Plan& plan, const LiveSettings& settings)
+  LiveExecutor(const Plan& plan, const LiveSettings& settings, World& world)
       : plan_(plan),
         settings_(settings),
-        world_(plan.mesh.world(), settings.delays),
-        ranks_(plan.mesh.world()) {
-    on_all_ranks([this](int rank) {
-      ranks_[rank] = std::make_unique<Rank>(plan_, rank, settings_, world_);
+        world_(world),
+        processes_(world, "control"),
+        ranks_(world.size()) {
+    require(plan.mesh.world() == world.size(), "mesh=", plan.mesh.to_text(), " has ",
+            plan.mesh.world(), " ranks, and the world ", world.size());
+    world_.answer_with([this] { return standing_for_others(); });
+    on_local_ranks([this](int rank) {
+      const std::string name = processes_.several()
+                                   ? cat("rank ", rank, " on ", world_.host_of(rank))
+                                   : cat("rank ", rank);
+      ranks_[rank] = std::make_unique<Rank>(plan_, rank, name, settings_, world_);
     });
+    watched([this](int rank) { ranks_[rank]->make_comms(); });
   }
+  ~LiveExecutor() override { world_.answer_with({}); }
 
   StepResult step(bool record) override {
     require(!world_.aborted(), "an earlier step failed: ", world_.reason());
     StepResult result{.timeline = empty_timeline(plan_)};
     result.cpu_ns.resize(ranks_.size());
-    const Watchdog watchdog(
-        settings_.timeout_s, [this] { return progress(); },
-        [this] {
-          world_.abort(cat("no rank has ended an instruction for ", settings_.timeout_s,
-                           " s: ", standing()));
-        });
-    on_all_ranks([&](int rank) {
+    watched([&](int rank) {
+      if (record) align_clocks();
       ranks_[rank]->run(step_, record, result.timeline.lanes[rank], result.cpu_ns[rank]);
+      if (record && processes_.several()) share(rank, result);
     });
     ++step_;
-    const std::vector<double> scalars = ranks_[0]->read(ranks_[0]->program().scalars);
+    result.clock_uncertainty_ns = world_.clock_uncertainty_ns();
+    const std::vector<double> scalars = read(0, plan_.program_of(0).scalars);
     const double tokens = std::max(scalars[1], 1.0), scale = scalars[7];
     result.training = Training{.loss = scalars[0] / tokens,
                                .balance_loss = scalars[3] / tokens,
@@ -302,19 +315,26 @@ class ThreadExecutor final : public Executor {
                                .skipped = !std::isfinite(scalars[2])};
     return result;
   }
-  std::optional<MemoryPeak> memory(int rank) const override { return ranks_[rank]->memory(); }
-  std::vector<CommCount> traffic(int rank) const override { return ranks_[rank]->traffic(); }
+  std::optional<MemoryPeak> memory(int rank) const override {
+    return from<MemoryPeak>(rank, [](const Rank& own) { return std::vector{own.memory()}; })[0];
+  }
+  std::vector<CommCount> traffic(int rank) const override {
+    return from<CommCount>(rank, [](const Rank& own) { return own.traffic(); });
+  }
   std::vector<double> read(int rank, TensorId tensor) const override {
-    return ranks_[rank]->read(tensor);
+    return from<double>(rank, [&](const Rank& own) { return own.read(tensor); });
   }
 
  private:
-  // Runs work(rank) on a thread for each rank. Throws Error with the first reason if any fails.
+  using Clock = std::chrono::steady_clock;
+
+  // Runs work(rank) on a thread for each rank of this process. Throws Error with the first reason
+  // if any fails.
   template <class Work>
-  void on_all_ranks(Work work) {
+  void on_local_ranks(Work work) const {
     {
       std::vector<std::jthread> threads;
-      for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+      for (const int rank : world_.local_ranks()) {
         try {
           threads.emplace_back([&, rank] {
             try {
@@ -333,25 +353,141 @@ class ThreadExecutor final : public Executor {
     require(!world_.aborted(), world_.reason());
   }
 
+  // The same, aborted once no rank gets on any more.
+  template <class Work>
+  void watched(Work work) const {
+    Watchdog watchdog(
+        settings_.timeout_s, [this] { return progress(); }, [this] { return hung(); });
+    set_watchdog(&watchdog);
+    try {
+      on_local_ranks(work);
+    } catch (...) {
+      set_watchdog(nullptr);
+      throw;
+    }
+    set_watchdog(nullptr);
+  }
+  void set_watchdog(Watchdog* watchdog) const {
+    const std::lock_guard lock(mutex_);
+    watchdog_ = watchdog;
+    built_ = true;
+    left_ = Clock::now();
+  }
+
+  // What `get` finds at `rank`, wherever that is.
+  template <class T, class Get>
+  std::vector<T> from(int rank, Get get) const {
+    if (!processes_.several()) return get(*ranks_[rank]);
+    std::vector<T> values;
+    watched([&](int own) {
+      if (own == rank) values = get(*ranks_[rank]);
+      processes_.share(values, rank);
+    });
+    return values;
+  }
+
+  // Fills in the other ranks' lanes and CPU times, all on the common clock.
+  void share(int rank, StepResult& result) const {
+    std::vector<std::int64_t> own;
+    for (const Span& span : result.timeline.lanes[rank]) {
+      own.push_back(world_.common_ns(span.start_ns));
+      own.push_back(world_.common_ns(span.end_ns));
+    }
+    own.insert(own.end(), result.cpu_ns[rank].begin(), result.cpu_ns[rank].end());
+    const std::vector<std::vector<std::int64_t>> all = processes_.gather(own);
+    for (int r = 0; r < world_.size(); ++r) {
+      std::vector<Span>& lane = result.timeline.lanes[r];
+      for (std::size_t i = 0; i < lane.size(); ++i) lane[i] = {all[r][2 * i], all[r][2 * i + 1]};
+      result.cpu_ns[r].assign(all[r].begin() + 2 * static_cast<std::ptrdiff_t>(lane.size()),
+                              all[r].end());
+    }
+  }
+
+  // Before the first step and then about once a second, when rank 0 says so.
+  void align_clocks() {
+    if (!processes_.several()) return;
+    const auto now = Clock::now();
+    const bool due = ranks_[0] && (!aligned_ || now - *aligned_ > std::chrono::seconds(1));
+    if (!processes_.any(due)) return;
+    world_.align_clocks();
+    aligned_ = now;
+  }
+
   std::int64_t progress() const {
     std::int64_t sum = 0;
-    for (const auto& rank : ranks_) sum += rank->progress();
+    for (const int rank : world_.local_ranks()) sum += ranks_[rank]->progress();
     return sum;
   }
   std::string standing() const {
     std::string text;
-    for (const auto& rank : ranks_) text += cat(text.empty() ? "" : "; ", rank->standing());
+    for (const int rank : world_.local_ranks())
+      text += cat(text.empty() ? "" : "; ", ranks_[rank]->standing());
     return text;
+  }
+
+  World::Standing standing_for_others() const {
+    const std::lock_guard lock(mutex_);
+    if (watchdog_) return {standing(), watchdog_->idle_s()};
+    const std::string rank =
+        cat("rank ", world_.local_ranks()[0], " on ", world_.host_of(world_.local_ranks()[0]));
+    if (!built_) return {rank + ": makes its memory", 0};
+    return {rank + ": has not come to this step",
+            std::chrono::duration<double>(Clock::now() - left_).count()};
+  }
+
+  // No rank of this process gets on. Aborts unless one of another process does.
+  bool hung() const {
+    constexpr double kWaitS = 0.4;
+    std::string silent, others;
+    for (const auto& [rank, standing] : world_.ask_others(kWaitS)) {
+      if (!standing) {
+        silent += cat("rank ", rank, " on ", world_.host_of(rank), " does not answer; ");
+        continue;
+      }
+      if (standing->idle_s < settings_.timeout_s) return false;
+      others += cat("; ", standing->text);
+    }
+    world_.abort(cat("no rank has ended an instruction for ", settings_.timeout_s, " s: ", silent,
+                     standing(), others));
+    return true;
   }
 
   const Plan& plan_;
   LiveSettings settings_;
-  ThreadWorld world_;
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  World& world_;
+  mutable Processes processes_;
+  std::vector<std::unique_ptr<Rank>> ranks_;  // null for those of other processes
   std::int64_t step_ = 0;
+  std::optional<Clock::time_point> aligned_;
+  // For those who ask where this process stands.
+  mutable std::mutex mutex_;
+  mutable Watchdog* watchdog_ = nullptr;  // of the call at hand
+  mutable bool built_ = false;
+  mutable Clock::time_point left_;  // the last call
+};
+
+class ThreadExecutor final : public Executor {
+ public:
+  ThreadExecutor(const Plan& plan, const LiveSettings& settings)
+      : world_(plan.mesh.world(), settings.delays), ranks_(plan, settings, world_) {}
+  StepResult step(bool record) override { return ranks_.step(record); }
+  std::optional<MemoryPeak> memory(int rank) const override { return ranks_.memory(rank); }
+  std::vector<CommCount> traffic(int rank) const override { return ranks_.traffic(rank); }
+  std::vector<double> read(int rank, TensorId tensor) const override {
+    return ranks_.read(rank, tensor);
+  }
+
+ private:
+  ThreadWorld world_;
+  LiveExecutor ranks_;
 };
 
 }  // namespace
+
+std::unique_ptr<Executor> make_live_executor(const Plan& plan, const LiveSettings& settings,
+                                             World& world) {
+  return std::make_unique<LiveExecutor>(plan, settings, world);
+}
 
 std::unique_ptr<Executor> make_thread_executor(const Plan& plan, const LiveSettings& settings) {
   return std::make_unique<ThreadExecutor>(plan, settings);

@@ -1,16 +1,14 @@
 #include "parallel/exec/watchdog.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace mb {
 
 Watchdog::Watchdog(double patience_s, std::function<std::int64_t()> progress,
-                   std::function<void()> hung)
-    : thread_([this, patience_s, progress = std::move(progress), hung = std::move(hung)] {
-        watch(patience_s, progress, hung);
-      }) {}
+                   std::function<bool()> hung)
+    : progress_(std::move(progress)),
+      thread_([this, patience_s, hung = std::move(hung)] { watch(patience_s, hung); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -21,23 +19,26 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::watch(double patience_s, const std::function<std::int64_t()>& progress,
-                     const std::function<void()>& hung) {
-  using Clock = std::chrono::steady_clock;
-  using Seconds = std::chrono::duration<double>;
-  const Seconds patience(patience_s);
+double Watchdog::idle_s() {
+  const std::lock_guard lock(seen_mutex_);
+  const std::int64_t now = progress_();
+  if (now != seen_) {
+    seen_ = now;
+    since_ = Clock::now();
+  }
+  return std::chrono::duration<double>(Clock::now() - since_).count();
+}
+
+void Watchdog::watch(double patience_s, const std::function<bool()>& hung) {
+  const std::chrono::duration<double> pause(std::min(patience_s / 4, 0.25));
   std::unique_lock lock(mutex_);
-  std::int64_t seen = -1;
-  auto since = Clock::now();
-  while (!wake_.wait_for(lock, std::min(patience / 4, Seconds(1)), [this] { return done_; })) {
-    const std::int64_t now = progress();
-    if (now != seen) {
-      seen = now;
-      since = Clock::now();
-    } else if (Clock::now() - since > patience) {
-      hung();
-      return;
-    }
+  while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
+    if (idle_s() <= patience_s) continue;
+    lock.unlock();  // others may ask for idle_s() or end the run meanwhile
+    if (hung()) return;
+    lock.lock();
+    const std::lock_guard again(seen_mutex_);
+    since_ = Clock::now();
   }
 }
 

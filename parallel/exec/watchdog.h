@@ -1,6 +1,7 @@
 // Watches that a run makes progress.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -9,19 +10,26 @@
 
 namespace mb {
 
-// As long as it lives, looks at `progress` from a thread of its own, and calls `hung` once if it
-// stays the same for `patience_s`.
+// As long as it lives, looks at `progress` from a thread of its own, and calls `hung` if it stays
+// the same for `patience_s`: once, or where that returns false, again after as long.
 class Watchdog {
  public:
-  Watchdog(double patience_s, std::function<std::int64_t()> progress, std::function<void()> hung);
+  Watchdog(double patience_s, std::function<std::int64_t()> progress, std::function<bool()> hung);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
- private:
-  void watch(double patience_s, const std::function<std::int64_t()>& progress,
-             const std::function<void()>& hung);
+  // For how long `progress` has stayed the same. Thread-safe.
+  double idle_s();
 
+ private:
+  using Clock = std::chrono::steady_clock;
+  void watch(double patience_s, const std::function<bool()>& hung);
+
+  const std::function<std::int64_t()> progress_;
+  std::mutex seen_mutex_;
+  std::int64_t seen_ = -1;
+  Clock::time_point since_ = Clock::now();
   std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
