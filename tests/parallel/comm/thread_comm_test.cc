@@ -13,8 +13,8 @@
 #include "parallel/comm/comm.h"
 #include "parallel/mesh/mesh.h"
 #include "tests/parallel/comm/thread_fixture.h"
+#include "tests/support/comm_contract.h"
 #include "tests/support/error.h"
-#include "tests/support/exercise.h"
 #include "workloads/base/half.h"
 #include "workloads/base/rng.h"
 
@@ -153,7 +153,7 @@ TEST_P(EveryCollective, HasTheBitsOfASerialOneWhateverTypeAndSize) {
     int salt = 0;
     for (const int count : {0, 1, comm.size() - 1, comm.size(), comm.size() + 1, 64, 65, 128, 257,
                             512, 513, 1025, 2049, 4097})
-      exercise(comm, count, salt += 101);
+      exercise_pairwise(comm, count, salt += 101);
   });
 }
 
@@ -163,9 +163,9 @@ TEST_P(EveryCollective, HasTheBitsOfASerialOneOfMillionsOfElements) {
   in_group(GetParam(), [](Comm& comm) {
     const int n = comm.size();
     const auto op = static_cast<ReduceOp>(n % 5);
-    Exercise<float>{comm, count, 2 * n, 4}.of_whole_vectors(op);
-    Exercise<Bf16>{comm, count / n, n, 2}.of_parts(op);
-    Exercise<std::uint8_t>{comm, count, n + 1, 1}.of_parts(op);
+    Exercise<float>{comm, count, 2 * n, Numbers::mixed, 4}.of_whole_vectors(op);
+    Exercise<Bf16>{comm, count / n, n, Numbers::mixed, 2}.of_parts(op);
+    Exercise<std::uint8_t>{comm, count / 2, n + 1, Numbers::mixed, 1}.of_parts(op);
   });
 }
 
@@ -174,8 +174,8 @@ TEST_P(EveryCollective, DoesNotDependOnDelays) {
     in_group(GetParam(),
              [](Comm& comm) {
                for (int repeat = 0; repeat < 2; ++repeat) {
-                 exercise(comm, 3, repeat);
-                 exercise(comm, 1025, repeat);
+                 exercise_pairwise(comm, 3, repeat);
+                 exercise_pairwise(comm, 1025, repeat);
                }
              },
              {.seed = seed, .most_us = 60});
@@ -223,8 +223,8 @@ TEST(EveryCollective, RunsInGroupsThatAreCutIntoParts) {
     EXPECT_EQ(pair->size(), 2);
     EXPECT_EQ(pair->index(), mesh.index_in(pairs, rank));
     for (const int count : {4, 3000}) {
-      exercise(*pair, count, rank / 2);
-      exercise(*all, count, rank / 4);
+      exercise_pairwise(*pair, count, rank / 2);
+      exercise_pairwise(*all, count, rank / 4);
     }
   });
 }
@@ -298,8 +298,12 @@ TEST(EveryCollective, StandsEightRanksThatNeverStop) {
     const auto pair = world.comm("pair", {rank & ~1, rank | 1}, rank);
     for (int call = 0; call < 60; ++call) {
       const std::int64_t count = call % 3 == 0 ? 5 : call * 97;
-      Exercise<float>{*all, count, call}.all_kinds(static_cast<ReduceOp>(call % 5));
-      Exercise<std::int32_t>{*pair, count, call}.all_kinds(static_cast<ReduceOp>(call % 4));
+      Exercise<float> of_all{*all, count, call};
+      Exercise<std::int32_t> of_pair{*pair, count, call};
+      of_all.of_whole_vectors(static_cast<ReduceOp>(call % 5));
+      of_pair.of_whole_vectors(static_cast<ReduceOp>(call % 4));
+      of_pair.of_parts(static_cast<ReduceOp>(call % 4));
+      of_all.of_parts(static_cast<ReduceOp>(call % 5));
     }
   });
 }

@@ -9,8 +9,8 @@
 
 #include "parallel/comm/comm.h"
 #include "tests/parallel/comm/thread_fixture.h"
+#include "tests/support/comm_contract.h"
 #include "tests/support/error.h"
-#include "tests/support/exercise.h"
 
 namespace mb {
 namespace {
@@ -239,7 +239,7 @@ TEST(Abort, NeverLeavesAPeerInTheMiddleOfACollective) {
       EXPECT_EQ(message_of([&] {
                   for (int call = 0;; ++call) {
                     if (rank == repeat % 4 && call == repeat % 5) world.abort("enough");
-                    Exercise<float>{*comm, call % 2 == 0 ? 2000 : 3, call}.all_kinds(ReduceOp::sum);
+                    Exercise<float>{*comm, call % 2 == 0 ? 2000 : 3, call}.all_kinds();
                   }
                 }),
                 "enough");

@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "tests/support/comm_contract.h"
 #include "tests/support/error.h"
-#include "tests/support/exercise.h"
 #include "workloads/ops/cpu_isa.h"
 
 namespace mb {
@@ -22,7 +22,7 @@ void expect_serial(const TransferKernels& kernels, int members, std::int64_t cou
   std::vector<const void*> sources;
   for (int member = 0; member < members; ++member) {
     inputs.push_back(std::make_unique<Fenced<T>>(count, skew * (member + 1) % 64));
-    inputs.back()->fill([&](std::int64_t i) { return draw<T>(1, member, i); });
+    inputs.back()->fill([&](std::int64_t i) { return draw<T>(Numbers::mixed, 1, member, i); });
     sources.push_back(inputs.back()->data());
   }
   Fenced<T> ordinary(count, skew), streaming(count, 2 * skew);
@@ -30,7 +30,9 @@ void expect_serial(const TransferKernels& kernels, int members, std::int64_t cou
                                        {ordinary.data(), Stores::ordinary},
                                        {inputs.back()->data(), Stores::ordinary}};
   kernels.reduce[static_cast<int>(type_of<T>())][static_cast<int>(op)](sources, targets, count);
-  const auto expected = [&](std::int64_t i) { return serial<T>(members, 1, i, op); };
+  const auto expected = [&](std::int64_t i) {
+    return serial<T>(Numbers::mixed, members, 1, i, op);
+  };
   ordinary.expect("ordinary", expected);
   streaming.expect("streaming", expected);
   inputs.back()->expect("in place", expected);
@@ -60,7 +62,7 @@ TEST_P(EveryInstructionSet, CopiesToAnyTargets) {
   for (const std::int64_t bytes : {1, 63, 64, 511, 512, 513, 5000}) {
     for (const int skew : {0, 1, 63}) {
       Fenced<std::uint8_t> from(bytes, 7), a(bytes, skew), b(bytes), c(bytes, 64 - skew);
-      const auto value = [](std::int64_t i) { return draw<std::uint8_t>(2, 0, i); };
+      const auto value = [](std::int64_t i) { return draw<std::uint8_t>(Numbers::mixed, 2, 0, i); };
       from.fill(value);
       const std::vector<Target> targets = {{a.data(), Stores::streaming},
                                            {b.data(), Stores::ordinary},
