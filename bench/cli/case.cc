@@ -100,6 +100,18 @@ std::string overrides(std::string_view prefix, const std::string& base, const st
   return text;
 }
 
+// Nodes are given in one way: by a list, else by the machine where there is one, else by the case.
+void place_ranks(Case& c) {
+  const bool sim = c.mode == Mode::sim;
+  require(!sim || c.ranks_per_node == 0, "ranks_per_node=", c.ranks_per_node,
+          ": mode=sim takes the machine's; give machine.ranks_per_node=", c.ranks_per_node);
+  require(c.nodes.empty() || c.ranks_per_node == 0, "ranks_per_node=", c.ranks_per_node,
+          " and nodes= both place ranks; give one of them");
+  if (!c.nodes.empty()) c.mesh.set_nodes(c.nodes);
+  const int per_node = sim ? c.machine.ranks_per_node : c.ranks_per_node;
+  c.mesh.set_ranks_per_node(per_node > 0 ? per_node : c.mesh.world());
+}
+
 }  // namespace
 
 std::vector<std::string> split_words(std::string_view line) {
@@ -141,7 +153,7 @@ Case parse_case(const std::vector<std::string>& words) {
   std::erase_if(all, [&](const Word& named) { return seen.contains(named.key); });
   all.insert(all.end(), own.begin(), own.end());
   apply(c, std::move(all));
-  c.mesh.set_ranks_per_node(c.machine.ranks_per_node);
+  place_ranks(c);
   const std::int64_t data_size = c.mesh.data_size();
   if (c.global_batch == 0)
     c.global_batch = c.options.micro_batch * data_size * std::max(4, 2 * c.mesh.size(Axis::pp));
@@ -195,6 +207,9 @@ void check_case(const Case& c) {
   require(c.mode != Mode::threads || c.mesh.world() <= 256, "mesh=", c.mesh.to_text(), " has ",
           c.mesh.world(),
           " ranks; mode=threads takes at most 256 of them in one process, mode=sim any number");
+  require(c.mode == Mode::threads || !c.link, "link=", c.link ? to_text(*c.link) : "",
+          " slows the links of mode=threads down; mode=sim takes the machine's: "
+          "machine.link_gb_per_s, link_latency_us, nic_gb_per_s and nic_latency_us");
   require(c.mode != Mode::sim || c.data.empty(), "data=", c.data, ": mode=sim reads no data");
 }
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "parallel/cost/machine.h"
+#include "parallel/exec/shaped_world.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
 #include "workloads/base/error.h"
@@ -24,6 +26,8 @@ struct Case {
   std::string machine_name = "h100x8";
   Machine machine;  // of mode=sim
   Mesh mesh;
+  int ranks_per_node = 0;  // of mode=threads; 0: all ranks on one
+  std::vector<int> nodes;  // of each rank; empty: ranks_per_node, mode=sim: the machine's
   Mode mode = Mode::threads;
   StepOptions options;  // micro_batches and loss_scale are derived from the rest
   std::string loss_scale = "auto";
@@ -33,7 +37,8 @@ struct Case {
   std::int64_t seed = 1;
   int warm_up = 2, steps = 5;  // recorded steps come after the warm-up
   Verify verify = Verify::automatic;
-  double offload_gb_per_s = 0;  // of mode=threads; 0: as memory does
+  std::optional<LinkShape> link;  // of mode=threads; none: as fast as they are
+  double offload_gb_per_s = 0;    // of mode=threads; 0: as memory does
   double timeout_s = 60;
 };
 

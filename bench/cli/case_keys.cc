@@ -81,6 +81,13 @@ std::vector<std::string> split_at(std::string_view text, char mark) {
   return parts;
 }
 
+// "0,0,1"
+std::string list_text(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += cat(text.empty() ? "" : ",", number);
+  return text;
+}
+
 // "all", "3" or "0-5", both ends included.
 IntRange range(std::string_view key, std::string_view value) {
   if (value == "all") return {};
@@ -143,18 +150,36 @@ const std::vector<CaseKey>& case_keys() {
        },
        [](const Case& c) { return c.model_name; }},
       {"mesh", "dp2.pp2.tp2", "ranks along each axis; 1 is one rank",
-       [](Case& c, V v) {
-         const Mesh old = c.mesh;
-         c.mesh = Mesh::parse(v);
-         c.mesh.set_ranks_per_node(old.ranks_per_node());
-       },
+       [](Case& c, V v) { c.mesh = Mesh::parse(v); },
        [](const Case& c) { return c.mesh.to_text(); }},
-      {"order", "tp-cp-ep-dp-rdp-pp", "order of axes over ranks, fastest first",
+      {"order", "tp-cp-ep-dp-rdp-pp | tp,dp,pp", "order of axes over ranks, fastest first",
        [](Case& c, V v) {
          require(!v.empty(), "order=: give axes, fastest first, as in order=tp-dp-pp");
          c.mesh.set_order(v);
        },
        [](const Case& c) { return c.mesh.order(); }},
+      {"ranks_per_node", "N",
+       "mode=threads: ranks that follow each other on a node; 0: all are on one (mode=sim: "
+       "machine.ranks_per_node)",
+       [](Case& c, V v) { c.ranks_per_node = static_cast<int>(whole("ranks_per_node", v, 0)); },
+       [](const Case& c) { return cat(c.ranks_per_node); }},
+      {"nodes", "0,0,1,1", "the node of each rank, instead of so many on each; may be uneven",
+       [](Case& c, V v) {
+         c.nodes.clear();
+         for (const std::string& part : split_at(v, ','))
+           c.nodes.push_back(static_cast<int>(whole("nodes", part, 0)));
+       },
+       [](const Case& c) { return list_text(c.nodes); }},
+      {"link", "none | 'intra:4GB/s,2us;inter:0.5GB/s,20us'",
+       "mode=threads: bandwidth and latency that links within and between nodes are slowed down "
+       "to, "
+       "for each rank and direction; inter:0.5GB/s/node: for all ranks of a node together "
+       "(mode=sim: "
+       "machine.link_gb_per_s and the like)",
+       [](Case& c, V v) {
+         c.link = v == "none" ? std::nullopt : std::optional(parse_link_shape(v, "link"));
+       },
+       [](const Case& c) { return c.link ? to_text(*c.link) : "none"; }},
       {"mode", "threads | sim", "ranks as threads of this process, or virtual time on `machine`",
        [](Case& c, V v) {
          c.mode = choice<Mode>("mode", v, {{"threads", Mode::threads}, {"sim", Mode::sim}});
@@ -199,11 +224,7 @@ const std::vector<CaseKey>& case_keys() {
          for (const std::string& part : split_at(v, ','))
            c.options.layout.push_back(static_cast<int>(whole("layout", part, 0)));
        },
-       [](const Case& c) {
-         std::string text;
-         for (int layers : c.options.layout) text += cat(text.empty() ? "" : ",", layers);
-         return text;
-       }},
+       [](const Case& c) { return list_text(c.options.layout); }},
       {"micro_batch", "N", "sequences in a micro-batch",
        [](Case& c, V v) { c.options.micro_batch = whole("micro_batch", v, 1); },
        [](const Case& c) { return cat(c.options.micro_batch); }},

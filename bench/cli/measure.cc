@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "bench/cli/commands.h"
+#include "parallel/exec/shaped_world.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
@@ -77,11 +78,16 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;
   try {
-    const auto executor = make_thread_executor(result.plan, {.init = init,
-                                                             .batches = batches.get(),
-                                                             .timeout_s = c.timeout_s,
-                                                             .seed = init.seed,
-                                                             .host_gb_per_s = c.offload_gb_per_s});
+    ThreadWorld threads(c.mesh.world());
+    std::optional<ShapedWorld> shaped;
+    if (c.link) shaped.emplace(threads, *c.link, c.mesh.nodes_of(threads.local_ranks()));
+    const auto executor = make_live_executor(result.plan,
+                                             {.init = init,
+                                              .batches = batches.get(),
+                                              .timeout_s = c.timeout_s,
+                                              .seed = init.seed,
+                                              .host_gb_per_s = c.offload_gb_per_s},
+                                             c.link ? static_cast<World&>(*shaped) : threads);
     const int total = c.warm_up + c.steps;
     for (int step = 0; step < total; ++step) {
       StepResult done = executor->step();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "bench/cli/case_params.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/measure.h"
 #include "bench/cli/peak.h"
@@ -13,7 +14,6 @@
 #include "bench/report/output.h"
 #include "bench/report/row.h"
 #include "bench/report/trace.h"
-#include "parallel/strategy/layout.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
@@ -60,22 +60,6 @@ class ProgressLine {
   bool wanted_, terminal_;
   Clock::time_point start_, last_;
 };
-
-std::map<std::string, Fact> params_of(const Case& c) {
-  std::map<std::string, Fact> params;
-  for (const CaseKey& key : case_keys()) {
-    if (key.name != "machine" || c.mode == Mode::sim) params[std::string(key.name)] = key.get(c);
-  }
-  params["parameters"] = parameter_count(c.model);
-  const PipelineShape shape = pipeline_shape(c.mesh, c.options);
-  params["micro_batches"] = static_cast<std::int64_t>(shape.micro_batches);
-  params["chunks"] = static_cast<std::int64_t>(shape.chunks);
-  params["group"] = static_cast<std::int64_t>(shape.group_or_ranks());
-  params["zero"] = static_cast<std::int64_t>(c.options.zero);
-  params["dropout"] = c.options.dropout;
-  params["first_loss_scale"] = c.options.loss_scale;
-  return params;
-}
 
 // Output has to have a place before anything runs, each its own.
 void check_outputs(const Flags& flags) {

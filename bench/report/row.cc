@@ -182,7 +182,8 @@ Json mesh_json(const Mesh& mesh) {
           {"world", mesh.world()},
           {"axes", axes},
           {"order", mesh.order()},
-          {"ranks_per_node", mesh.ranks_per_node()}};
+          {"ranks_per_node", mesh.nodes().empty() ? Json(mesh.ranks_per_node()) : Json(nullptr)},
+          {"nodes", mesh.nodes().empty() ? Json(nullptr) : Json(mesh.nodes())}};
 }
 
 Json convention_json(FlopConvention convention) {

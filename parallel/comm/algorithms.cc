@@ -267,10 +267,6 @@ class AlgorithmComm final : public Comm {
     for (std::int64_t count : counts) check_count("all_to_all_v", count);
   }
 
-  static int chunks_of(std::int64_t bytes) {
-    return static_cast<int>(std::max<std::int64_t>(1, (bytes + kChunkBytes - 1) / kChunkBytes));
-  }
-
   const StepList& steps(CollectiveKind kind, int root = 0, int chunks = 1) {
     if (algorithm_ != Algorithm::ring) chunks = 1;
     const auto [entry, is_new] = lists_.try_emplace({kind, root, chunks});

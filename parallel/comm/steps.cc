@@ -341,6 +341,10 @@ Steps spread_whole(Algorithm algorithm, std::span<const int> node_of, int root, 
 
 }  // namespace
 
+int chunks_of(std::int64_t bytes) {
+  return static_cast<int>(std::max<std::int64_t>(1, (bytes + kChunkBytes - 1) / kChunkBytes));
+}
+
 bool has_steps(CollectiveKind kind, Algorithm algorithm) {
   const bool direct = algorithm == Algorithm::direct, ring = algorithm == Algorithm::ring,
              halving = algorithm == Algorithm::halving_doubling,

@@ -33,6 +33,7 @@ struct StepList {
 // Elements of a message that travel at a time are at most so many bytes; so many a ring passes on
 // in a broadcast or reduce.
 inline constexpr std::int64_t kChunkBytes = 256 << 10;
+int chunks_of(std::int64_t bytes);  // at least 1
 
 // True if steps_of has `kind` by it.
 bool has_steps(CollectiveKind kind, Algorithm algorithm);

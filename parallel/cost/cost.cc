@@ -111,15 +111,6 @@ class FixedCostModel final : public CostModel {
 
 }  // namespace
 
-double collective_seconds(CollectiveKind kind, std::int64_t bytes, int ranks, const Link& link) {
-  if (ranks < 2) return 0;
-  if (kind == CollectiveKind::shift)
-    return link.latency_us * 1e-6 + static_cast<double>(bytes) / (link.gb_per_s * 1e9);
-  const double steps = (kind == CollectiveKind::all_reduce ? 2.0 : 1.0) * (ranks - 1);
-  return steps *
-         (link.latency_us * 1e-6 + static_cast<double>(bytes) / ranks / (link.gb_per_s * 1e9));
-}
-
 std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine) {
   return std::make_unique<RooflineCost>(plan, machine);
 }

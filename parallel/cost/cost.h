@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "parallel/cost/collective_cost.h"
 #include "parallel/cost/machine.h"
 #include "parallel/plan/plan.h"
 
@@ -33,8 +34,5 @@ struct FixedCost {
   std::int64_t hop_ns = 0;  // of a send
 };
 std::unique_ptr<CostModel> make_fixed_cost(const FixedCost& cost);
-
-// Time of one collective of `bytes` (full vector) over `ranks` ranks by the formula above.
-double collective_seconds(CollectiveKind kind, std::int64_t bytes, int ranks, const Link& link);
 
 }  // namespace mb

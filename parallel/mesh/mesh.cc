@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <charconv>
+#include <set>
 #include <utility>
 
 #include "workloads/base/error.h"
@@ -106,7 +107,8 @@ Mesh Mesh::parse(std::string_view text) {
 
 void Mesh::set_order(std::string_view text) {
   std::vector<Axis> order;
-  for (const std::string_view part : split(text, '-')) {
+  const char separator = text.find(',') == std::string_view::npos ? '-' : ',';
+  for (const std::string_view part : split(text, separator)) {
     const Axis axis = axis_named(part, text);
     require(std::find(order.begin(), order.end(), axis) == order.end(), "order '", text,
             "': ", part, " is there twice; give each axis once");
@@ -124,6 +126,12 @@ void Mesh::set_order(std::string_view text) {
 void Mesh::set_ranks_per_node(int ranks) {
   require(ranks >= 1, "ranks per node ", ranks, ": give a whole number of at least 1");
   ranks_per_node_ = ranks;
+}
+
+void Mesh::set_nodes(std::vector<int> node_of_rank) {
+  require(static_cast<int>(node_of_rank.size()) == world(), "nodes of ", node_of_rank.size(),
+          " ranks for mesh ", to_text(), "; give a node for each of its ", world(), " ranks");
+  nodes_ = std::move(node_of_rank);
 }
 
 int Mesh::world() const {
@@ -251,6 +259,17 @@ std::vector<std::vector<int>> Mesh::groups(Group group) const {
 int Mesh::data_size() const { return group_size(kBatchShares); }
 
 int Mesh::data_index(int rank) const { return index_in(kBatchShares, rank); }
+
+std::vector<int> Mesh::nodes_of(std::span<const int> ranks) const {
+  std::vector<int> nodes;
+  for (const int rank : ranks) nodes.push_back(node_of(rank));
+  return nodes;
+}
+
+int Mesh::node_count() const {
+  if (nodes_.empty()) return (world() + ranks_per_node_ - 1) / ranks_per_node_;
+  return static_cast<int>(std::set<int>(nodes_.begin(), nodes_.end()).size());
+}
 
 bool Mesh::crosses_nodes(Group group) const {
   const std::vector<std::vector<int>> all = groups(group);

@@ -4,6 +4,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,15 +51,20 @@ class Mesh {
   // anything else.
   static Mesh parse(std::string_view text);
 
-  // Order of axes over ranks, fastest first, as Megatron-LM writes it. Default
-  // "tp-cp-ep-dp-rdp-pp". Throws Error unless it names every axis that has more than one rank, each
-  // once.
+  // Order of axes over ranks, fastest first, as Megatron-LM writes it; "tp,dp,pp" is the same as
+  // "tp-dp-pp". Default "tp-cp-ep-dp-rdp-pp". Throws Error unless it names every axis that has more
+  // than one rank, each once.
   void set_order(std::string_view order);
-  void set_ranks_per_node(int ranks);  // default 8
+  // Ranks follow each other over nodes of so many; default 8.
+  void set_ranks_per_node(int ranks);
+  // The node of each rank, by any numbers; nodes may be uneven. Throws Error unless there is one
+  // for every rank.
+  void set_nodes(std::vector<int> node_of_rank);
 
   int size(Axis axis) const { return sizes_[static_cast<int>(axis)]; }
   int world() const;
-  int ranks_per_node() const { return ranks_per_node_; }
+  int ranks_per_node() const { return ranks_per_node_; }    // where there is no list
+  const std::vector<int>& nodes() const { return nodes_; }  // the list; empty if there is none
   std::string order() const;
   // Sizes above 1 as rdp, dp, pp, cp, ep, tp; "1" if there is none.
   std::string to_text() const;
@@ -82,7 +88,9 @@ class Mesh {
   // The shares that the global batch is divided into: one for each of rdp x dp x ep, rdp slowest.
   int data_size() const;
   int data_index(int rank) const;
-  int node_of(int rank) const { return rank / ranks_per_node_; }
+  int node_of(int rank) const { return nodes_.empty() ? rank / ranks_per_node_ : nodes_[rank]; }
+  std::vector<int> nodes_of(std::span<const int> ranks) const;
+  int node_count() const;
   // True if some group of this kind has members on two nodes.
   bool crosses_nodes(Group group) const;
 
@@ -93,6 +101,7 @@ class Mesh {
   std::array<Axis, kAxes> order_ = {Axis::tp, Axis::cp,  Axis::ep,
                                     Axis::dp, Axis::rdp, Axis::pp};  // fastest first
   int ranks_per_node_ = 8;
+  std::vector<int> nodes_;
 };
 
 }  // namespace mb

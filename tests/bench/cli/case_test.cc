@@ -84,6 +84,28 @@ TEST(Case, TextbookMeshesHaveTheirMicroBatches) {
   EXPECT_EQ(parse("case=dp2-tp4-pp2").options.micro_batches, 8);
 }
 
+TEST(Case, PlacesRanksOnNodes) {
+  EXPECT_EQ(parse("mesh=dp2.tp2").mesh.node_count(), 1);
+  EXPECT_EQ(parse("mesh=dp2.tp2 ranks_per_node=2").mesh.node_of(2), 1);
+  EXPECT_EQ(parse("mesh=dp8.tp2 mode=sim").mesh.node_of(8), 1) << "h100x8";
+  EXPECT_EQ(parse("mesh=dp2.tp2 nodes=0,1,1,1").mesh.nodes(), (std::vector{0, 1, 1, 1}));
+  for (const std::string words : {"mesh=dp2.tp2 ranks_per_node=2", "nodes=0,3 mesh=dp2",
+                                  "mesh=dp2.tp2 order=dp,tp nodes=0,0,1,0 mode=sim"}) {
+    const std::string printed = to_text(parse(words));
+    EXPECT_EQ(to_text(parse(printed)), printed);
+    EXPECT_EQ(parse(printed).mesh, parse(words).mesh);
+  }
+}
+
+TEST(Case, ShapesLinks) {
+  const std::string words = "mesh=dp2 link=intra:4GB/s,2us;inter:0.5GB/s/node,20us";
+  EXPECT_EQ(parse(words).link->inter.latency_us, 20);
+  const std::string printed = to_text(parse(words));
+  EXPECT_NE(printed.find("link='intra:"), std::string::npos) << printed;
+  EXPECT_EQ(parse_case(split_words(printed)).link, parse(words).link);
+  EXPECT_FALSE(parse("link=none").link);
+}
+
 TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
   expect_contains(refusal("meesh=dp2"), {"meesh=dp2", "did you mean 'mesh'"});
   expect_contains(refusal("mesh"), {"'mesh'", "key=value"});
@@ -118,7 +140,13 @@ TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
   expect_contains(refusal("micro_batch=1000000000 global_batch=1000000000 model=llama3-405b"),
                   {"micro_batch=1000000000", "smaller"});
   expect_contains(refusal("machine=h100x8"), {"machine=h100x8", "mode=sim"});
+  expect_contains(refusal("mode=sim link=intra:1GB/s,1us;inter:1GB/s,1us"),
+                  {"link=", "machine.link_gb_per_s"});
+  expect_contains(refusal("link=fast"), {"link=fast", "intra:"});
   expect_contains(refusal("order="), {"order=", "tp-dp-pp"});
+  expect_contains(refusal("mode=sim ranks_per_node=2"), {"machine.ranks_per_node=2"});
+  expect_contains(refusal("mesh=dp2 ranks_per_node=1 nodes=0,1"), {"nodes=", "one of them"});
+  expect_contains(refusal("mesh=dp4 nodes=0,1"), {"2 ranks", "4 ranks"});
   expect_contains(refusal("learning_rate=fast"), {"learning_rate", "fast"});
 }
 

@@ -62,6 +62,9 @@ TEST(MeshOrder, PipelineBeforeDataPutsStagesNextToEachOther) {
   Mesh mesh = Mesh::parse("dp2.pp2.tp2");
   mesh.set_order("tp-pp-dp");
   EXPECT_EQ(mesh.order(), "tp-pp-dp-cp-ep-rdp");
+  Mesh same = Mesh::parse("dp2.pp2.tp2");
+  same.set_order("tp,pp,dp");
+  EXPECT_EQ(same, mesh);
   EXPECT_EQ(mesh.groups(group_of(Axis::pp)), (Lists{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
   EXPECT_EQ(mesh.groups(group_of(Axis::dp)), (Lists{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
 }
@@ -222,6 +225,21 @@ TEST(MeshNodes, HoldRanksInRuns) {
   EXPECT_FALSE(mesh.crosses_nodes(kWorld));
   EXPECT_EQ(message_of([&] { mesh.set_ranks_per_node(0); }),
             "ranks per node 0: give a whole number of at least 1");
+}
+
+TEST(MeshNodes, OfAListMayBeUneven) {
+  Mesh mesh = Mesh::parse("dp2.tp3");
+  mesh.set_nodes({7, 7, 7, 7, 2, 2});
+  EXPECT_EQ(mesh.node_of(3), 7);
+  EXPECT_EQ(mesh.node_count(), 2);
+  EXPECT_EQ(mesh.nodes_of(std::vector{4, 0}), (std::vector{2, 7}));
+  EXPECT_TRUE(mesh.crosses_nodes(group_of(Axis::tp))) << "ranks 3 to 5";
+  mesh.set_nodes({0, 0, 0, 1, 1, 1});
+  EXPECT_FALSE(mesh.crosses_nodes(group_of(Axis::tp)));
+  EXPECT_EQ(message_of([&] {
+              mesh.set_nodes({0, 1});
+            }),
+            "nodes of 2 ranks for mesh dp2.tp3; give a node for each of its 6 ranks");
 }
 
 }  // namespace

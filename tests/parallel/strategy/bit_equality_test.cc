@@ -119,6 +119,17 @@ TEST(BitEquality, OfWhatDataRanksDivide) {
                    {" zero=1", " zero=2", " zero=3", " zero=3 reshard=off"}, false);
 }
 
+// Which rank has which place, and on which node, is nothing that numbers know of.
+TEST(BitEquality, OfOrdersAndPlacements) {
+  expect_same_bits("model=gpt-tiny mesh=pp2.dp2.tp2 zero=2 sequence_parallel=on dropout=0.2",
+                   {" order=dp,tp,pp", " order=pp,dp,tp", " order=tp-pp-dp ranks_per_node=2",
+                    " order=pp-tp-dp nodes=0,1,2,2,2,1,0,0"});
+  expect_same_bits("model=moe-tiny mesh=ep2.dp2.tp2 zero=3",
+                   {" order=ep,tp,dp", " order=dp,ep,tp ranks_per_node=4"});
+  expect_same_bits("model=llama-tiny mesh=rdp2.cp2.pp2 zero=1",
+                   {" order=pp,rdp,cp", " order=rdp,cp,pp nodes=0,1,0,1,0,1,0,1"});
+}
+
 TEST(BitEquality, OfTheSizesOfBuckets) {
   const std::string words = "model=gpt-tiny mesh=dp4 zero=2 ";
   const auto at = [&](const std::string& bucket) {
