@@ -135,7 +135,9 @@ std::vector<Switch> offloads(StepOptions& options) {
 
 }  // namespace
 
-std::string_view name_of(Mode mode) { return mode == Mode::threads ? "threads" : "sim"; }
+std::string_view name_of(Mode mode) {
+  return mode == Mode::threads ? "threads" : mode == Mode::mpi ? "mpi" : "sim";
+}
 
 const std::vector<CaseKey>& case_keys() {
   using V = std::string_view;
@@ -180,9 +182,12 @@ const std::vector<CaseKey>& case_keys() {
          c.link = v == "none" ? std::nullopt : std::optional(parse_link_shape(v, "link"));
        },
        [](const Case& c) { return c.link ? to_text(*c.link) : "none"; }},
-      {"mode", "threads | sim", "ranks as threads of this process, or virtual time on `machine`",
+      {"mode", "threads | mpi | sim",
+       "ranks as threads of this process, as processes that mpirun or srun has started, or virtual "
+       "time on `machine`",
        [](Case& c, V v) {
-         c.mode = choice<Mode>("mode", v, {{"threads", Mode::threads}, {"sim", Mode::sim}});
+         c.mode = choice<Mode>(
+             "mode", v, {{"threads", Mode::threads}, {"mpi", Mode::mpi}, {"sim", Mode::sim}});
        },
        [](const Case& c) { return std::string(name_of(c.mode)); }},
       {"machine", "NAME | @FILE.json",
