@@ -106,7 +106,8 @@ Case parse_case(const std::vector<std::string>& words) {
   check_case(c);
   for (const auto& [key, value] : seen) {
     require(c.mode == Mode::sim || !key.starts_with("machine"), key, "=", value,
-            " has no effect in mode=threads, which runs on this machine; give mode=sim with it");
+            " has no effect in mode=", name_of(c.mode),
+            ", which runs on this machine; give mode=sim with it");
   }
   return c;
 }

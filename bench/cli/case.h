@@ -17,7 +17,7 @@
 
 namespace mb {
 
-enum class Mode : std::uint8_t { threads, sim };
+enum class Mode : std::uint8_t { threads, mpi, sim };
 enum class Verify : std::uint8_t { automatic, on, off };
 
 struct Case {

@@ -56,7 +56,9 @@ std::vector<Switch> offloads(StepOptions& options) {
 
 }  // namespace
 
-std::string_view name_of(Mode mode) { return mode == Mode::threads ? "threads" : "sim"; }
+std::string_view name_of(Mode mode) {
+  return mode == Mode::threads ? "threads" : mode == Mode::mpi ? "mpi" : "sim";
+}
 
 const std::vector<CaseKey>& case_keys() {
   using V = std::string_view;

@@ -8,6 +8,7 @@
 
 #include "bench/analysis/stats.h"
 #include "bench/cli/memory_text.h"
+#include "bench/cli/ranks.h"
 #include "bench/report/table.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
@@ -92,21 +93,31 @@ std::string loss_scale_text(const std::vector<Training>& training) {
                      training.back().loss_scale, skipped, skipped == 1 ? "" : "s");
 }
 
+std::string ranks_text(const Case& c, const Peak& peak) {
+  const int world = c.mesh.world();
+  if (c.mode == Mode::sim) return fmt::format("{} in virtual time on {}", world, c.machine.name);
+  return fmt::format(
+      "{} as {} on {} core{}{}", world,
+      c.mode == Mode::mpi ? cat("processes of ", mpi_text(), ",") : "threads", peak.devices,
+      peak.devices == 1 ? "" : "s",
+      world > peak.devices ? "; they share cores, and waiting includes waiting for one" : "");
+}
+
 std::string summary(const Case& c, const Measured& measured, const RunReport& report,
                     const Peak& peak) {
-  const int world = c.mesh.world();
   const bool virtual_time = c.mode == Mode::sim;
   std::string text = to_text(c) + "\n\n";
   const auto line = [&](const char* name, const std::string& value) {
     text += fmt::format("{:<16}{}\n", name, value);
   };
-  line("ranks", virtual_time
-                    ? fmt::format("{} in virtual time on {}", world, c.machine.name)
-                    : fmt::format("{} as threads on {} core{}{}", world, usable_cores(),
-                                  usable_cores() == 1 ? "" : "s",
-                                  world > usable_cores()
-                                      ? "; they share cores, and waiting includes waiting for one"
-                                      : ""));
+  line("ranks", ranks_text(c, peak));
+  if (c.mode == Mode::mpi)
+    line("clocks",
+         measured.results.clock_uncertainty_ns == 0
+             ? "one, as all ranks are on one machine"
+             : fmt::format(
+                   "of any two ranks within {} of each other",
+                   format_duration(static_cast<double>(measured.results.clock_uncertainty_ns))));
   if (!virtual_time)
     line("matmul", fmt::format("{}, row kernels {}", matmul_backend(c.options.dtype), cpu_isa()));
   line("step time", spread(report, "step_s", seconds));

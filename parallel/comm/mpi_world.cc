@@ -225,16 +225,13 @@ std::string MpiWorld::library_version() const {
   return text;
 }
 
-std::vector<std::pair<std::string, int>> MpiWorld::hosts() const {
-  std::vector<std::pair<std::string, int>> hosts;
+std::vector<MpiWorld::Host> MpiWorld::hosts() const {
+  std::vector<Host> hosts;
   for (const Place& place : state_->places) {
-    const auto known = std::find_if(hosts.begin(), hosts.end(),
-                                    [&](const auto& host) { return host.first == place.host; });
-    if (known == hosts.end()) {
-      hosts.emplace_back(place.host, 1);
-    } else {
-      ++known->second;
-    }
+    auto known = std::find_if(hosts.begin(), hosts.end(),
+                              [&](const Host& host) { return host.name == place.host; });
+    if (known == hosts.end()) known = hosts.insert(known, {place.host, 0, place.cores});
+    ++known->ranks;
   }
   return hosts;
 }

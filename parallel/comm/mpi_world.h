@@ -51,8 +51,12 @@ class MpiWorld final : public World {
   // "Open MPI", "MPICH", and what the library says of itself.
   std::string library() const;
   std::string library_version() const;
-  // Ranks on each host, in the order of their first ranks.
-  std::vector<std::pair<std::string, int>> hosts() const;
+  // In the order of their first ranks.
+  struct Host {
+    std::string name;
+    int ranks = 0, cores = 1;
+  };
+  std::vector<Host> hosts() const;
 
  private:
   struct State;
