@@ -165,7 +165,7 @@ TEST_P(EveryCollective, HasTheBitsOfASerialOneOfMillionsOfElements) {
     const auto op = static_cast<ReduceOp>(n % 5);
     Exercise<float>{comm, count, 2 * n, Numbers::mixed, 4}.of_whole_vectors(op);
     Exercise<Bf16>{comm, count / n, n, Numbers::mixed, 2}.of_parts(op);
-    Exercise<std::uint8_t>{comm, count / 2, n + 1, Numbers::mixed, 1}.of_parts(op);
+    Exercise<std::uint8_t>{comm, count / n, n + 1, Numbers::mixed, 1}.of_parts(op);
   });
 }
 
