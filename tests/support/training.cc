@@ -34,6 +34,7 @@ Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& opt
   Trained trained;
   for (int i = 0; i < train.steps; ++i) {
     trained.steps.push_back(trainer.step());
+    if (launched() && !train.on_threads && i + 1 < train.steps) continue;  // gathering takes long
     trained.gradients = trainer.gradients(trained.steps.back());
     trained.parameters = trainer.parameters();
   }
