@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/ranks.h"
@@ -11,6 +10,7 @@
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
+#include "workloads/base/pages.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
 #include "workloads/model/data.h"
@@ -123,16 +123,6 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
 }
 
 }  // namespace
-
-double available_bytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string name, unit; info >> name;) {
-    double kib = 0;
-    if (name == "MemAvailable:" && info >> kib) return 1024 * kib;
-    std::getline(info, unit);
-  }
-  return 0;
-}
 
 Measured measure(const Case& c, const Progress& progress) {
   check_launch(c);

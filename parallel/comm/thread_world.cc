@@ -14,9 +14,9 @@
 namespace mb {
 namespace {
 
-// A waiter that looks is only harmless where it has a core of its own, and there for a few
-// microseconds, as a core that has other work may not be the waiter's own. Where ranks share cores,
-// every meeting is a switch of threads.
+// A waiter that looks is only harmless where it has a core of its own, and for a few microseconds,
+// as other work may hold the core of the one it waits for. Where ranks share cores, every meeting
+// is a switch of threads.
 constexpr Waiting own_core = {.looks = 300, .staged_bytes = 512};
 constexpr Waiting shared_core = {.looks = 0, .staged_bytes = 4096};
 

@@ -79,29 +79,36 @@ T serial(Numbers numbers, int members, int salt, std::int64_t i, ReduceOp op) {
   return static_cast<T>(result);
 }
 
-// Elements with a fence on both sides.
+// Elements with a fence on both sides, `skew` bytes behind a cache line.
 template <class T>
 class Fenced {
  public:
-  explicit Fenced(std::int64_t count) : count_(count), bytes_(count * sizeof(T) + 2 * fence) {
-    std::memset(bytes_.data(), mark, bytes_.size());
+  explicit Fenced(std::int64_t count, int skew = 0)
+      : count_(count), bytes_(count * sizeof(T) + 3 * fence, mark) {
+    const auto start = reinterpret_cast<std::uintptr_t>(bytes_.data());
+    first_ = bytes_.data() + fence + (-start % fence) + skew;
   }
+  Fenced(const Fenced&) = delete;
+  Fenced& operator=(const Fenced&) = delete;
   ~Fenced() {
-    const auto whole = [](auto from, auto to) {
+    const auto whole = [](const unsigned char* from, const unsigned char* to) {
       return std::all_of(from, to, [](unsigned char byte) { return byte == mark; });
     };
-    EXPECT_TRUE(whole(bytes_.begin(), bytes_.begin() + fence)) << "written before the buffer";
-    EXPECT_TRUE(whole(bytes_.end() - fence, bytes_.end())) << "written behind the buffer";
+    EXPECT_TRUE(whole(bytes_.data(), first_)) << "written before the buffer";
+    EXPECT_TRUE(whole(first_ + count_ * sizeof(T), bytes_.data() + bytes_.size()))
+        << "written behind the buffer";
   }
-  T* data() { return reinterpret_cast<T*>(bytes_.data() + fence); }
+  T* data() { return reinterpret_cast<T*>(first_); }
   template <class Value>
   void fill(Value value) {
     for (std::int64_t i = 0; i < count_; ++i) data()[i] = value(i);
   }
-  void spoil() { std::memset(data(), 0x55, count_ * sizeof(T)); }
+  void spoil() { std::memset(first_, 0x55, count_ * sizeof(T)); }
+  // All elements of a small buffer; of a large one, those near its ends and some of the rest.
   template <class Value>
   void expect(const char* what, Value value) {
-    for (std::int64_t i = 0; i < count_; ++i) {
+    constexpr std::int64_t all = 20000;
+    for (std::int64_t i = 0; i < count_; i += i < all || i > count_ - all ? 1 : 37) {
       const T wanted = value(i);
       if (std::memcmp(data() + i, &wanted, sizeof(T)) == 0) continue;
       ADD_FAILURE() << what << ": element " << i << " of " << count_ << " is "
@@ -116,6 +123,7 @@ class Fenced {
   static constexpr unsigned char mark = 0xa5;
   std::int64_t count_;
   std::vector<unsigned char> bytes_;
+  unsigned char* first_;
 };
 
 // Elements from one member to another in an all_to_all_v: none, a few, or up to `most`.
@@ -124,13 +132,15 @@ inline std::int64_t part_size(int salt, int sender, int receiver, std::int64_t m
   return bits % 3 == 0 ? 0 : static_cast<std::int64_t>(bits / 3 % (most + 1));
 }
 
-// One call of a kind that checks its result on this member.
+// One call of a kind that checks its result on this member. Some buffers are `skew` bytes behind a
+// cache line, a multiple of the size of T.
 template <class T>
 struct Exercise {
   Comm& comm;
   std::int64_t count;
   int salt;
   Numbers numbers = Numbers::mixed;
+  int skew = 0;
   const int n = comm.size(), me = comm.index(), root = salt % n;
   static constexpr DType type = type_of<T>();
 
@@ -148,7 +158,7 @@ struct Exercise {
   }
 
   void all_reduce(ReduceOp op) {
-    Fenced<T> data(count), to(count);
+    Fenced<T> data(count, skew), to(count);
     data.fill(mine());
     comm.all_reduce(data.data(), to.data(), count, type, op);
     to.expect("all_reduce", reduced(op));
@@ -159,7 +169,7 @@ struct Exercise {
   }
 
   void reduce(ReduceOp op) {
-    Fenced<T> data(count), to(count);
+    Fenced<T> data(count, skew), to(count);
     data.fill(mine());
     comm.reduce(data.data(), me == root ? to.data() : nullptr, count, type, op, root);
     data.expect("input of reduce", mine());
@@ -170,7 +180,7 @@ struct Exercise {
   }
 
   void all_gather() {
-    Fenced<T> from(count), to(n * count), whole(n * count);
+    Fenced<T> from(count), to(n * count, skew), whole(n * count, skew);
     from.fill(mine());
     comm.all_gather(from.data(), to.data(), count, type);
     from.spoil();
@@ -182,7 +192,7 @@ struct Exercise {
   }
 
   void reduce_scatter(ReduceOp op) {
-    Fenced<T> from(n * count), to(count);
+    Fenced<T> from(n * count, skew), to(count);
     from.fill(mine());
     comm.reduce_scatter(from.data(), to.data(), count, type, op);
     from.expect("input of reduce_scatter", mine());
@@ -197,7 +207,7 @@ struct Exercise {
   }
 
   void all_to_all() {
-    Fenced<T> from(n * count), to(n * count);
+    Fenced<T> from(n * count), to(n * count, skew);
     from.fill(mine());
     comm.all_to_all(from.data(), to.data(), count, type);
     from.spoil();
@@ -235,9 +245,20 @@ struct Exercise {
     to.expect("shift", [&](std::int64_t i) { return drawn((me + n - 1) % n, i); });
   }
 
+  // To the member after the next, from the one before the last.
+  void send_recv() {
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+    const int before = (me + 2 * n - 2) % n;
+    Fenced<T> from(count), to(count, skew);
+    from.fill(mine());
+    comm.send_recv(from.data(), bytes, (me + 2) % n, to.data(), bytes, before);
+    from.spoil();
+    to.expect("send_recv", [&](std::int64_t i) { return drawn(before, i); });
+  }
+
   void broadcast() {
     const auto of_root = [&](std::int64_t i) { return drawn(root, i); };
-    Fenced<T> data(count), to(count);
+    Fenced<T> data(count, skew), to(count);
     if (me == root) data.fill(mine());
     comm.broadcast(me == root ? data.data() : nullptr, to.data(), count, type, root);
     to.expect("broadcast", of_root);
@@ -247,7 +268,7 @@ struct Exercise {
   }
 
   void gather() {
-    Fenced<T> from(count), to(n * count);
+    Fenced<T> from(count, skew), to(n * count);
     from.fill(mine());
     comm.gather(from.data(), me == root ? to.data() : nullptr, count, type, root);
     from.spoil();
@@ -265,7 +286,7 @@ struct Exercise {
 
   void scatter() {
     const auto of_root = [&](std::int64_t i) { return drawn(root, me * count + i); };
-    Fenced<T> from(n * count), to(count);
+    Fenced<T> from(n * count, skew), to(count);
     if (me == root) from.fill(mine());
     comm.scatter(me == root ? from.data() : nullptr, to.data(), count, type, root);
     to.expect("scatter", of_root);
@@ -278,36 +299,64 @@ struct Exercise {
     to.expect("scatter of a root in place", of_root);
   }
 
+  void of_whole_vectors(ReduceOp op) {
+    all_reduce(op);
+    reduce(op);
+    shift();
+    send_recv();
+    broadcast();
+  }
+  void of_parts(ReduceOp op) {
+    reduce_scatter(op);
+    all_gather();
+    all_to_all();
+    all_to_all_v();
+    gather();
+    scatter();
+  }
   void all_kinds() {
-    for (const ReduceOp op :
-         {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max, ReduceOp::avg}) {
+    for (const ReduceOp op : {ReduceOp::prod, ReduceOp::min, ReduceOp::max, ReduceOp::avg}) {
       SCOPED_TRACE(std::string(name_of(op)));
       all_reduce(op);
       reduce(op);
       reduce_scatter(op);
     }
-    all_gather();
-    all_to_all();
-    all_to_all_v();
-    shift();
-    broadcast();
-    gather();
-    scatter();
+    of_whole_vectors(ReduceOp::sum);
+    of_parts(ReduceOp::sum);
   }
 };
 
+// Calls fn(T{}) for each type of elements.
+template <class Fn>
+void for_each_type(Fn fn) {
+  fn(float{});
+  fn(double{});
+  fn(Bf16{});
+  fn(Fp16{});
+  fn(std::int32_t{});
+  fn(std::int8_t{});
+  fn(std::uint8_t{});
+  fn(std::uint32_t{});
+  fn(std::int64_t{});
+  fn(std::uint64_t{});
+}
+
 // Every kind by every type, each with numbers of its own.
 inline void exercise(Comm& comm, std::int64_t count, int salt, Numbers numbers = Numbers::mixed) {
-  Exercise<float>{comm, count, salt, numbers}.all_kinds();
-  Exercise<double>{comm, count, salt + 10, numbers}.all_kinds();
-  Exercise<Bf16>{comm, count, salt + 20, numbers}.all_kinds();
-  Exercise<Fp16>{comm, count, salt + 30, numbers}.all_kinds();
-  Exercise<std::int32_t>{comm, count, salt + 40, numbers}.all_kinds();
-  Exercise<std::int8_t>{comm, count, salt + 50, numbers}.all_kinds();
-  Exercise<std::uint8_t>{comm, count, salt + 60, numbers}.all_kinds();
-  Exercise<std::uint32_t>{comm, count, salt + 70, numbers}.all_kinds();
-  Exercise<std::int64_t>{comm, count, salt + 80, numbers}.all_kinds();
-  Exercise<std::uint64_t>{comm, count, salt + 90, numbers}.all_kinds();
+  for_each_type([&](auto zero) {
+    Exercise<decltype(zero)>{comm, count, salt, numbers}.all_kinds();
+    salt += 10;
+  });
+}
+
+// The same with one reduction for each type, another one at the next `salt`.
+inline void exercise_pairwise(Comm& comm, std::int64_t count, int salt) {
+  for_each_type([&](auto zero) {
+    ++salt;
+    Exercise<decltype(zero)> one{comm, count, salt, Numbers::mixed, salt % 4 * 8};
+    one.of_whole_vectors(static_cast<ReduceOp>(salt % 5));
+    one.of_parts(static_cast<ReduceOp>(salt % 5));
+  });
 }
 
 }  // namespace mb::test
