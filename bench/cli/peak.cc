@@ -19,12 +19,9 @@ int usable_cores() {
 
 namespace {
 
-// Of the hosts of mode=mpi all cores count, as launchers bind each rank to some.
+// Of the machines of mode=mpi all cores count, as launchers bind each rank to some.
 int cores_of(const Case& c) {
-  if (c.mode != Mode::mpi) return std::min(c.mesh.world(), usable_cores());
-  int cores = 0;
-  for (const MpiWorld::Host& host : mpi_world().hosts()) cores += std::min(host.ranks, host.cores);
-  return cores;
+  return c.mode == Mode::mpi ? mpi_world().cores() : std::min(c.mesh.world(), usable_cores());
 }
 
 }  // namespace

@@ -26,12 +26,12 @@ constexpr int kRoundTrips = 64;
 // Where a process is, in texts of a fixed size that travel.
 struct Place {
   char host[256] = "";
-  char clock[256] = "";  // equal where the monotonic clock is the same one
+  char kernel[256] = "";  // equal where cores and the monotonic clock are the same
   int cores = 1;
 };
 
 // A kernel, and the name space of its clocks.
-std::string clock_of_this_kernel() {
+std::string name_of_kernel() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   char space[64] = "";
@@ -42,7 +42,7 @@ std::string clock_of_this_kernel() {
 Place own_place() {
   Place place;
   if (gethostname(place.host, sizeof place.host - 1) != 0) std::strcpy(place.host, "unknown");
-  clock_of_this_kernel().copy(place.clock, sizeof place.clock - 1);
+  name_of_kernel().copy(place.kernel, sizeof place.kernel - 1);
   place.cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   return place;
 }
@@ -73,8 +73,8 @@ struct MpiWorld::State {
   std::vector<ClockLine> lines;  // by rank, to the clock of rank 0
 
   bool shares_clock(int rank) const {
-    return rank == 0 || (trust_kernel_clock && places[0].clock[0] != 0 &&
-                         std::strcmp(places[0].clock, places[rank].clock) == 0);
+    return rank == 0 || (trust_kernel_clock && places[0].kernel[0] != 0 &&
+                         std::strcmp(places[0].kernel, places[rank].kernel) == 0);
   }
 };
 
@@ -101,8 +101,9 @@ MpiWorld::MpiWorld(const MpiOptions& options) : state_(std::make_unique<State>()
   const Place own = own_place();
   s.places.resize(s.size);
   s.all->all_gather(&own, s.places.data(), sizeof own, DType::uint8);
-  int neighbours = 0;
-  for (const Place& place : s.places) neighbours += std::strcmp(place.host, own.host) == 0;
+  const auto neighbours = std::count_if(s.places.begin(), s.places.end(), [&](const Place& place) {
+    return std::strcmp(place.kernel, own.kernel) == 0;
+  });
   s.link.crowded = neighbours > own.cores;
   s.lines.resize(s.size);
 }
@@ -225,12 +226,24 @@ std::string MpiWorld::library_version() const {
   return text;
 }
 
+int MpiWorld::cores() const {
+  std::map<std::string, std::pair<int, int>> kernels;  // ranks and cores
+  for (const Place& place : state_->places) {
+    auto& [ranks, cores] = kernels[place.kernel[0] ? place.kernel : place.host];
+    ++ranks;
+    cores = place.cores;
+  }
+  int sum = 0;
+  for (const auto& [kernel, count] : kernels) sum += std::min(count.first, count.second);
+  return sum;
+}
+
 std::vector<MpiWorld::Host> MpiWorld::hosts() const {
   std::vector<Host> hosts;
   for (const Place& place : state_->places) {
     auto known = std::find_if(hosts.begin(), hosts.end(),
                               [&](const Host& host) { return host.name == place.host; });
-    if (known == hosts.end()) known = hosts.insert(known, {place.host, 0, place.cores});
+    if (known == hosts.end()) known = hosts.insert(known, {place.host, 0});
     ++known->ranks;
   }
   return hosts;

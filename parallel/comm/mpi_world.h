@@ -54,9 +54,11 @@ class MpiWorld final : public World {
   // In the order of their first ranks.
   struct Host {
     std::string name;
-    int ranks = 0, cores = 1;
+    int ranks = 0;
   };
   std::vector<Host> hosts() const;
+  // That ranks can compute on at once: of each machine's no more than it has ranks.
+  int cores() const;
 
  private:
   struct State;

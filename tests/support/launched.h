@@ -8,7 +8,11 @@
 
 namespace mb::test {
 
-// nullptr where nothing has launched this program. Lives until the end of main.
+// nullptr where nothing has launched this program, and outside of the two calls below.
 MpiWorld* launched();
+
+// For main: before the first test, and after the last.
+void start_ranks();
+void end_ranks();
 
 }  // namespace mb::test
