@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """rows.py PATH...: the rows that meshbench wrote, checked against their schema, as a table.
 
-PATH is a row (.json), a file of rows (.jsonl, one a line) or a folder of both.
+PATH is a row (.json), a file of rows (.jsonl, one a line; .csv, as meshbench coll writes it) or a folder of
+these.
 """
 
 import argparse
+import csv
 import json
 import pathlib
 import sys
@@ -47,10 +49,48 @@ def files_of(path):
     """The files of rows that a path stands for, sorted."""
     path = pathlib.Path(path)
     if path.is_dir():
-        return sorted(f for f in path.rglob("*") if f.suffix in (".json", ".jsonl"))
+        return sorted(f for f in path.rglob("*") if f.suffix in (".json", ".jsonl", ".csv"))
     if not path.exists():
         raise RowError(f"{path}: no such file; make it with meshbench run ... --out {path}")
     return [path]
+
+
+def _cell(text):
+    """What a cell of a CSV holds: JSON, or text that JSON does not take."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        return text
+
+
+def _from_cells(columns, cells):
+    """A row of nested objects from JSON pointers and their cells; an empty cell is of another row."""
+    row = {}
+    for column, cell in zip(columns, cells):
+        if cell == "":
+            continue
+        *path, last = [key.replace("~1", "/").replace("~0", "~") for key in column.split("/")[1:]]
+        place = row
+        for key in path:
+            place = place.setdefault(key, {})
+        place[last] = _cell(cell)
+    return row
+
+
+def _rows_of(file, text):
+    """(place, row) of all rows of a file."""
+    if file.suffix == ".csv":
+        columns, *lines = csv.reader(text.splitlines()) if text.strip() else [[]]
+        for number, cells in enumerate(lines, 2):
+            if len(cells) != len(columns):
+                raise RowError(f"{file}:{number}: has {len(cells)} cells for {len(columns)} columns")
+            yield f"{file}:{number}", _from_cells(columns, cells)
+    elif file.suffix == ".jsonl":
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                yield f"{file}:{number}", _parse(line, f"{file}:{number}")
+    else:
+        yield str(file), _parse(text, str(file))
 
 
 def load(paths):
@@ -62,12 +102,7 @@ def load(paths):
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise RowError(f"{file}: cannot be read: {error}") from None
-        lines = text.splitlines() if file.suffix == ".jsonl" else [text]
-        for number, line in enumerate(lines, 1):
-            if not line.strip() and file.suffix == ".jsonl":
-                continue
-            where = f"{file}:{number}" if file.suffix == ".jsonl" else str(file)
-            row = _parse(line, where)
+        for where, row in _rows_of(file, text):
             _require_valid(validator, row, where)
             rows.append(row)
     return rows
@@ -161,10 +196,36 @@ def _cells(row):
     ]
 
 
+COLL_COLUMNS = ("operation", "axis", "group", "place", "bytes", "n", "p50 us", "p99 us", "skew us", "busbw GB/s",
+                "reached %", "wrong", "verdict")
+COLL_NOTES = """\
+p50, p99: from the last start to the last end; skew: from the first start to the last, median; busbw as nccl-tests
+defines it; reached: share of its ceiling; wrong: elements; verdict: who holds the group up."""
+
+
+def _coll_cells(row):
+    coll = row["coll"]
+    return [coll["operation"], coll["axis"], str(coll["group"]), "in" if coll["in_place"] else "out",
+            _text("-" if coll["bytes"] is None else coll["bytes"]), str(coll["completion"]["n"]),
+            _scaled(coll["completion"]["p50_s"], 1e6, 2), _scaled(coll["completion"]["p99_s"], 1e6, 2),
+            _scaled(coll["skew"]["p50_s"], 1e6, 2), _scaled(value(row, "busbw_bytes_per_s"), 1e-9, 2),
+            _scaled(coll["expected"]["fraction"], 100, 0),
+            _text("-" if coll["check"]["wrong"] is None else coll["check"]["wrong"]), coll["verdict"]["fault"]]
+
+
 def table(rows):
-    """One line a row; "-" where there is no number."""
-    cells = [list(COLUMNS)] + [_cells(row) for row in rows]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
+    """One line a step; "-" where there is no number."""
+    return _table(COLUMNS, map(_cells, rows))
+
+
+def coll_table(rows):
+    """One line a collective."""
+    return _table(COLL_COLUMNS, map(_coll_cells, rows))
+
+
+def _table(columns, lines):
+    cells = [list(columns), *lines]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     return "\n".join(
         "  ".join([line[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(line[1:], widths[1:])])
         for line in cells)
@@ -190,7 +251,13 @@ def main(argv=None):
     except RowError as error:
         print(f"rows: {error}", file=sys.stderr)
         return NO_DATA
-    print("\n".join(json.dumps(row) for row in rows) if args.json else f"{table(rows)}\n\n{NOTES}")
+    if args.json:
+        print("\n".join(json.dumps(row) for row in rows))
+        return 0
+    steps, colls = ([row for row in rows if (row["suite"] == "coll") is is_coll] for is_coll in (False, True))
+    parts = [f"{table(steps)}\n\n{NOTES}"] if steps else []
+    parts += [f"{coll_table(colls)}\n\n{COLL_NOTES}"] if colls else []
+    print("\n\n".join(parts))
     return 0
 
 

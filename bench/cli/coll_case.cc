@@ -187,7 +187,7 @@ std::vector<CollKey> how_keys() {
        [](const CollCase& c) { return number_text(c.interval); }},
       {"time_cap", "DURATION", "or it ends when its timed operations have taken so long",
        [](CollCase& c, V v) {
-         c.time_cap_s = 1e-9 * parse_duration_ns(v, "time_cap");
+         c.time_cap_s = parse_duration_ns(v, "time_cap") / 1e9;
          require(c.time_cap_s > 0, "time_cap=", v, ": give more than 0, as in 500ms");
        },
        [](const CollCase& c) { return cat(number_text(c.time_cap_s), "s"); }},

@@ -214,8 +214,6 @@ void run(const Flags& flags) {
   std::vector<Point> points;
   for (const std::vector<Point>& table : tables)
     points.insert(points.end(), table.begin(), table.end());
-  require(!points.empty(),
-          "in_place=in: none of the operations can be in place; give in_place=both");
 
   Source source(c, points);
   const Surroundings around = surroundings_of(c, points);

@@ -7,9 +7,9 @@
 namespace mb {
 namespace {
 
-constexpr std::int64_t kLine = 128;  // pairs of cache lines are fetched together
-
-std::int64_t rounded(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+std::int64_t rounded(std::int64_t bytes) {
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
 
 }  // namespace
 
@@ -32,16 +32,21 @@ std::int64_t cold_pool_bytes(int ranks) {
 }
 
 Buffers::Buffers(const BufferSizes& largest, std::int64_t pool_bytes, PageSize pages)
-    : pages_(std::max(rounded(largest.in) + rounded(largest.out), pool_bytes), pages),
-      rotates_(pool_bytes > 0) {
-  pages_.prefault();
-}
+    : most_bytes_(std::max(rounded(largest.in) + rounded(largest.out), pool_bytes)),
+      pool_bytes_(pool_bytes),
+      page_size_(pages) {}
 
 void Buffers::shape(const BufferSizes& sizes) {
   in_stride_ = rounded(sizes.in);
   out_stride_ = rounded(sizes.out);
-  const std::int64_t each = in_stride_ + out_stride_;
-  slots_ = rotates_ && each > 0 ? std::max<std::int64_t>(1, pages_.bytes() / each) : 1;
+  const std::int64_t each = in_stride_ + out_stride_, wanted = std::max(each, pool_bytes_);
+  if (pages_.bytes() < wanted) {
+    const std::int64_t bytes = std::min(most_bytes_, std::max(wanted, 2 * pages_.bytes()));
+    pages_ = Pages();  // before the new ones, so that both are never there at once
+    pages_ = Pages(bytes, page_size_);
+    pages_.prefault();
+  }
+  slots_ = pool_bytes_ > 0 && each > 0 ? std::max<std::int64_t>(1, pages_.bytes() / each) : 1;
 }
 
 void* Buffers::in(std::int64_t operation) const {

@@ -8,6 +8,9 @@
 
 namespace mb {
 
+// Of the beginning of every buffer; the first is at a huge page's.
+inline constexpr std::int64_t kBufferAlignment = 128;
+
 struct BufferSizes {
   std::int64_t in = 0, out = 0;  // bytes of one operation
 };
@@ -22,21 +25,23 @@ std::int64_t cold_pool_bytes(int ranks);
 
 class Buffers {
  public:
-  Buffers() = default;
-  // Room for operations up to `largest`, `pool_bytes` at least; every page touched by this thread.
+  // For operations up to `largest`; a pool of `pool_bytes` at least, where that is not 0.
   Buffers(const BufferSizes& largest, std::int64_t pool_bytes, PageSize pages);
 
-  // How many operations of these sizes have buffers of their own, at least one.
+  // Room for operations of these sizes. Memory is taken in steps that double, up to what the
+  // largest want, and every page touched by this thread.
   void shape(const BufferSizes& sizes);
+  // How many operations have buffers of their own, at least one.
   std::int64_t slots() const { return slots_; }
   void* in(std::int64_t operation) const;
   void* out(std::int64_t operation) const;
   double huge_share() const;  // of the bytes, in huge pages; reads the process's mappings
 
  private:
+  std::int64_t most_bytes_, pool_bytes_;
+  PageSize page_size_;
   Pages pages_;
   std::int64_t in_stride_ = 0, out_stride_ = 0, slots_ = 1;
-  bool rotates_ = false;
 };
 
 }  // namespace mb

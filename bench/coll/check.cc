@@ -63,7 +63,8 @@ constexpr double exact_limit() {
 // A whole number of 0 to `most`; below 1, a 1 now and then, so that n of them stay in bounds.
 double small_whole(std::uint64_t bits, double most) {
   const double uniform = static_cast<double>(bits >> 11) * 0x1p-53;
-  return most >= 1 ? std::floor(uniform * (std::min(most, 0x1p20) + 1)) : uniform < most / 4;
+  return most >= 1 ? std::floor(uniform * (std::floor(std::min(most, 0x1p20)) + 1))
+                   : uniform < most / 4;
 }
 
 template <class T>

@@ -42,6 +42,11 @@ void check_config(const CollConfig& config) {
     require(!rooted || config.root < size, "root=", config.root, ": a group of axis ",
             name_of(group), " has members 0 to ", size - 1);
   }
+  for (const Operation operation : config.operations) {
+    require(config.places != Places::in || can_be_in_place(operation),
+            "in_place=in: ", name_of(operation),
+            " cannot be in place; leave it out of op=, or give in_place=both");
+  }
   require(!config.injection || config.injection->rank < config.mesh.world(),
           "inject=rank:", config.injection ? config.injection->rank : 0, ": ranks are 0 to ",
           config.mesh.world() - 1);

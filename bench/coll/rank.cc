@@ -1,5 +1,7 @@
 #include "bench/coll/rank.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -30,6 +32,7 @@ std::vector<int> all_ranks(const World& world) {
 
 // Of the group that holds `rank`; empty where that one is not measured.
 std::vector<int> members_of(const CollConfig& config, const Group& group, int rank) {
+  if (config.all_groups) return config.mesh.members(group, rank);
   for (const std::vector<int>& members : groups_of(config, group)) {
     if (std::find(members.begin(), members.end(), rank) != members.end()) return members;
   }
@@ -40,12 +43,18 @@ int index_of(const std::vector<int>& members, int rank) {
   return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
 }
 
-// Whether the ranks of this process are all of its host.
-bool is_alone_on_host(World& world) {
+// Of this process's host.
+int ranks_on_host(World& world) {
   const std::string host = world.host_of(world.local_ranks().front());
-  std::size_t ranks = 0;
+  int ranks = 0;
   for (int rank = 0; rank < world.size(); ++rank) ranks += world.host_of(rank) == host;
-  return ranks == world.local_ranks().size();
+  return ranks;
+}
+
+// Whether every rank of the host can have a core of its own, and every one of this process.
+bool have_cores(World& world, const Cores& cores) {
+  return static_cast<int>(world.local_ranks().size()) <= cores.count() &&
+         ranks_on_host(world) <= sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 }  // namespace
@@ -90,8 +99,8 @@ CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Poi
       rank_(rank),
       place_(place),
       largest_(largest_buffers(config, points, rank)),
-      spins_(static_cast<int>(world.local_ranks().size()) <= cores.count()),
-      pinned_(spins_ && is_alone_on_host(world)) {}
+      spins_(have_cores(world, cores)),
+      pinned_(spins_ && ranks_on_host(world) == static_cast<int>(world.local_ranks().size())) {}
 
 Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
 
@@ -168,6 +177,7 @@ void CollRank::set_point(const Point& point) {
     group.call = call_of(point, size, config_.root);
     group.ranks.resize(participants(point.operation, size));
     if (group.ranks.empty()) group.ranks = groups[g];
+    for (const int rank : group.ranks) group.hosts.push_back(world_.host_of(rank));
     result_->groups.push_back(std::move(group));
   }
 }

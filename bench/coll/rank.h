@@ -88,7 +88,7 @@ class CollRank {
   const int rank_;
   RankPlace& place_;
   BufferSizes largest_;
-  // The ranks of this process have cores of their own: they begin at an instant that they agree on,
+  // Ranks have cores of their own: they begin at an instant that they agree on,
   // not when each has woken from their meeting.
   const bool spins_;
   const bool pinned_;  // to its own core, where the host has no other process' ranks

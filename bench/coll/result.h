@@ -27,8 +27,9 @@ enum class Series : std::uint8_t {
 inline constexpr int kSeries = 6;
 
 struct GroupResult {
-  int index = 0;           // among the groups of the axis
-  std::vector<int> ranks;  // that take part, in the order of the group
+  int index = 0;                   // among the groups of the axis
+  std::vector<int> ranks;          // that take part, in the order of the group
+  std::vector<std::string> hosts;  // of these ranks; none in virtual time
   CollCall call;
   std::array<Samples, kSeries> series;
   Findings findings;    // of the member that found something wrong first, counts of all

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "bench/analysis/stats.h"
+#include "bench/coll/buffers.h"
 #include "workloads/base/error.h"
 
 namespace mb {
@@ -58,6 +59,7 @@ Json members_json(const GroupResult& group, const GroupSummary& s) {
   for (std::size_t k = 0; k < s.members.size(); ++k) {
     const MemberTimes& m = s.members[k];
     members.push_back({{"rank", group.ranks[k]},
+                       {"host", k < group.hosts.size() ? Json(group.hosts[k]) : Json(nullptr)},
                        {"wait_s", 1e-9 * m.wait_ns},
                        {"transfer_s", 1e-9 * m.transfer_ns},
                        {"late_s", 1e-9 * m.late_ns},
@@ -169,6 +171,7 @@ Json block_of(const CollConfig& config, const MeasuredPoint& m, std::size_t g, b
                 {"algorithm", name_of(config.algorithm)},
                 {"cache", name_of(config.cache)},
                 {"pages", name_of(config.pages)},
+                {"alignment_bytes", kBufferAlignment},
                 {"pinned", m.result.pinned},
                 {"huge_share", m.result.huge_share},
                 {"factor", or_null(s.factor)},
@@ -195,16 +198,16 @@ Json block_of(const CollConfig& config, const MeasuredPoint& m, std::size_t g, b
   return block;
 }
 
-// Rows are told apart by the point they are of.
+// Of the case's lists, what this row is of.
 RowHead head_of(RowHead head, const MeasuredPoint& m, std::size_t g) {
   const Point& point = m.result.point;
-  head.params["operation"] = std::string(name_of(point.operation));
+  head.params["op"] = std::string(name_of(point.operation));
   head.params["axis"] = name_of(point.group);
-  head.params["group"] = static_cast<std::int64_t>(m.result.groups[g].index);
-  head.params["bytes"] = point.bytes;
-  head.params["element_type"] = std::string(name_of(point.type));
-  head.params["reduction"] = std::string(name_of(point.redop));
-  head.params["places"] = std::string(point.in_place ? "in" : "out");
+  head.params["group_index"] = static_cast<std::int64_t>(m.result.groups[g].index);
+  head.params["size"] = point.bytes;
+  head.params["dtype"] = std::string(name_of(point.type));
+  head.params["redop"] = std::string(name_of(point.redop));
+  head.params["in_place"] = std::string(point.in_place ? "in" : "out");
   return head;
 }
 

@@ -37,9 +37,10 @@ void add_by_factor(std::vector<std::int64_t>& sizes, std::int64_t least, std::in
   item.require_that(least > 0, "begins at 0, which no factor leaves; begin at 1 or more");
   for (std::int64_t size = least;;) {
     add(sizes, size, item);
-    const long double next = std::floor(static_cast<long double>(size) * factor);
+    const long double next = std::max(std::floor(static_cast<long double>(size) * factor),
+                                      static_cast<long double>(size) + 1);
     if (next > static_cast<long double>(most)) return;
-    size = std::max(size + 1, static_cast<std::int64_t>(next));
+    size = static_cast<std::int64_t>(next);
   }
 }
 

@@ -138,8 +138,7 @@ std::string spread(const MeasuredPoint& m) {
 
 std::string group_lines(const CollConfig& config, const Point& point) {
   const auto groups = groups_of(config, point.group);
-  if (groups.size() == 1)
-    return fmt::format("# one group of {} ranks: {}\n", groups[0].size(), rank_list(groups[0]));
+  if (groups.size() == 1) return fmt::format("# one group: ranks {}\n", rank_list(groups[0]));
   std::string text =
       fmt::format("# {} groups of {} ranks at once; rows of a size are in their order:\n",
                   groups.size(), groups[0].size());
@@ -246,7 +245,7 @@ std::string explanation(const CollConfig& config, const Surroundings& around) {
   for (const Group& group : config.axes) {
     const std::vector<std::vector<int>> groups = groups_of(config, group);
     const std::vector<int> nodes = config.mesh.nodes_of(groups.front());
-    text += fmt::format("# {}: {} groups of {} ranks, links of the first: {}; {} nodes in all\n",
+    text += fmt::format("# {}: {} x {} ranks, links of the first group: {}; nodes in all: {}\n",
                         name_of(group), groups.size(), nodes.size(), name_of(link_class(nodes)),
                         config.mesh.node_count());
   }
@@ -281,6 +280,8 @@ std::string second_table(const std::vector<MeasuredPoint>& all) {
                {"links", Align::left},
                {"sent B/rank intra"},
                {"inter"},
+               {"faults/op"},
+               {"switches/op"},
                {"verdict", Align::left}});
   for (const MeasuredPoint& m : all) {
     const std::size_t g = slowest_of(m.summary);
@@ -313,6 +314,8 @@ std::string second_table(const std::vector<MeasuredPoint>& all) {
                std::string(name_of(s.expected.link)),
                wire ? fmt::format("{:.0f}", wire->intra) : "-",
                wire ? fmt::format("{:.0f}", wire->inter) : "-",
+               fmt::format("{:.2g}", s.minor_faults),
+               fmt::format("{:.2g}", s.switches),
                std::string(name_of(s.verdict.fault))});
   }
   return table.to_text(style_of_environment());

@@ -16,7 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
 VERBS = [
-    "run", "sim", "plan", "theory", "place", "traffic", "memory", "models", "machines", "schedules", "cases"
+    "run", "sim", "plan", "theory", "place", "traffic", "memory", "coll", "models", "machines", "schedules",
+    "cases",
 ]
 SMALL = ["model=gpt-tiny", "mesh=dp2.pp2", "global_batch=8", "steps=2", "warm_up=1"]
 
@@ -291,7 +292,7 @@ def test_versions_are_told():
     assert re.search(r"meshbench \d+\.\d+", done.stdout)
 
 
-@pytest.mark.parametrize("program", ["ops_bench", "step_bench", "sim_bench"])
+@pytest.mark.parametrize("program", ["ops_bench", "step_bench", "sim_bench", "collectives_bench"])
 def test_benchmarks_fail_on_an_unknown_flag_and_on_an_empty_selection(program):
     assert run("--benchmark_fliter=x", program=program).returncode == 2
     assert run("--benchmark_filter=matches_nothing", program=program).returncode == 4

@@ -1,0 +1,195 @@
+#include "bench/coll/runner.h"
+
+#include <gtest/gtest.h>
+
+#include "bench/coll/summary.h"
+#include "tests/support/error.h"
+#include "tests/support/faulty_comm.h"
+
+namespace mb {
+namespace {
+
+CollConfig small(const char* mesh) {
+  CollConfig config;
+  config.mesh = Mesh::parse(mesh);
+  config.sizes = {4096};
+  config.warm_up = 2;
+  config.least = 6;
+  config.most = 12;
+  config.timeout_s = 30;
+  return config;
+}
+
+PointResult measure(const CollConfig& config, const Point& point) {
+  ThreadWorld world(config.mesh.world());
+  CollRunner runner(world, config, {point});
+  return *runner.measure(point);
+}
+
+TEST(Runner, MeasuresEveryGroupOfEveryAxis) {
+  const CollConfig config = small("dp2.cp2.tp2");
+  for (const char* axis : {"tp", "cp", "dp", "dp.cp", "world"}) {
+    const Group group = group_named(axis, "axis");
+    const PointResult result = measure(config, {.group = group, .bytes = 4096});
+    const auto groups = config.mesh.groups(group);
+    ASSERT_EQ(result.groups.size(), groups.size()) << axis;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      EXPECT_EQ(result.groups[g].ranks, groups[g]);
+      EXPECT_EQ(result.groups[g].findings.wrong, 0);
+      EXPECT_GT(result.groups[g].findings.checked, 0);
+      const Samples& samples = result.groups[g].of(Series::operation);
+      EXPECT_GE(samples.operations(), config.least);
+      EXPECT_LE(samples.operations(), config.most);
+      for (const double ns : completions_ns(samples)) EXPECT_GE(ns, 0);
+    }
+  }
+}
+
+TEST(Runner, EveryOperationIsRightInEveryType) {
+  for (int operation = 0; operation < kOperations; ++operation) {
+    for (const DType type : {DType::fp32, DType::bf16, DType::uint8, DType::int64}) {
+      for (const bool in_place : {false, true}) {
+        const Point point{.operation = static_cast<Operation>(operation),
+                          .bytes = 4096,
+                          .type = type,
+                          .in_place = in_place};
+        if (in_place && !can_be_in_place(point.operation)) continue;
+        const PointResult result = measure(small("dp3"), point);
+        EXPECT_EQ(result.groups[0].findings.wrong, 0) << to_text(point);
+      }
+    }
+  }
+}
+
+TEST(Runner, AlgorithmsAreChecked) {
+  for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring, Algorithm::halving_doubling,
+                                    Algorithm::tree, Algorithm::two_level, Algorithm::native}) {
+    CollConfig config = small("dp4");
+    config.mesh.set_ranks_per_node(2);
+    config.algorithm = algorithm;
+    for (const Operation operation : {Operation::all_reduce, Operation::all_gather,
+                                      Operation::reduce_scatter, Operation::broadcast}) {
+      const PointResult result =
+          measure(config, {.operation = operation, .bytes = 4096, .type = DType::bf16});
+      EXPECT_EQ(result.groups[0].findings.wrong, 0)
+          << name_of(algorithm) << ' ' << name_of(operation);
+    }
+  }
+}
+
+TEST(Runner, OneGroupAloneLeavesTheOthersOut) {
+  CollConfig config = small("dp2.tp2");
+  config.all_groups = false;
+  const PointResult result = measure(config, {.group = group_of(Axis::tp), .bytes = 4096});
+  ASSERT_EQ(result.groups.size(), 1u);
+  EXPECT_EQ(result.groups[0].ranks, (std::vector<int>{0, 1}));
+}
+
+TEST(Runner, OneRankIsMeasuredToo) {
+  EXPECT_GE(measure(small("1"), {.bytes = 4096}).groups[0].of(Series::operation).operations(), 6);
+}
+
+TEST(Runner, AMemberWithoutAPartnerTakesNoPart) {
+  const PointResult result =
+      measure(small("dp3"), {.operation = Operation::both_ways, .bytes = 4096});
+  EXPECT_EQ(result.groups[0].ranks, (std::vector<int>{0, 1}));
+  EXPECT_EQ(result.groups[0].findings.wrong, 0);
+}
+
+TEST(Runner, ColdBuffersRotateAndAreRight) {
+  CollConfig config = small("dp2");
+  config.cache = Cache::cold;
+  config.pages = PageSize::small;
+  const PointResult result = measure(config, {.bytes = 4 << 20, .in_place = true});
+  EXPECT_EQ(result.groups[0].findings.wrong, 0);
+}
+
+TEST(Runner, BesideIsMeasuredWithAndWithoutTheOther) {
+  const CollConfig config = small("dp2.tp2");
+  const PointResult result =
+      measure(config, {.group = group_of(Axis::tp),
+                       .bytes = 4096,
+                       .beside = Beside{Operation::all_reduce, group_of(Axis::dp), 65536}});
+  for (const GroupResult& group : result.groups) {
+    EXPECT_EQ(group.of(Series::alone).operations(), group.of(Series::operation).operations());
+    EXPECT_EQ(group.findings.wrong, 0);
+  }
+}
+
+TEST(Runner, OverlapIsMeasuredThreeWays) {
+  for (const ComputeKind kind : {ComputeKind::matmul, ComputeKind::memory}) {
+    const PointResult result = measure(small("dp2"), {.bytes = 4096, .overlap = kind});
+    const GroupResult& group = result.groups[0];
+    const auto n = group.of(Series::operation).operations();
+    EXPECT_GE(result.compute_units, 1);
+    for (const Series series :
+         {Series::compute, Series::both, Series::operation_in_both, Series::compute_in_both})
+      EXPECT_EQ(group.of(series).operations(), n);
+    for (std::int64_t i = 0; i < n; ++i) {
+      EXPECT_GE(group.of(Series::both).end[0][i], group.of(Series::compute_in_both).end[0][i]);
+      EXPECT_GE(group.of(Series::both).end[0][i], group.of(Series::operation_in_both).end[0][i]);
+    }
+  }
+}
+
+TEST(Runner, ARankKeptBackIsNamedLate) {
+  CollConfig config = small("dp4");
+  config.injection = Injection{2, 3'000'000};
+  const PointResult result = measure(config, {.bytes = 4096});
+  const Verdict verdict = judge_group(result.groups[0].of(Series::operation), 0);
+  EXPECT_EQ(verdict.fault, Fault::late_rank);
+  EXPECT_EQ(verdict.who, std::vector<int>{2});
+}
+
+TEST(Runner, ARankThatNeverComesIsToldWithThePlaceOfEach) {
+  CollConfig config = small("dp3");
+  config.injection = Injection{1, std::int64_t{3600} * 1'000'000'000};
+  config.timeout_s = 0.3;
+  const std::string message = message_of([&] { measure(config, {.bytes = 4096}); });
+  for (const char* part : {"all_reduce of 4 KiB", "0.3 s", "have arrived: 0, 2 (in operation 0)",
+                           "1 (kept back before operation 0", "timeout_s="})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+}
+
+TEST(Runner, ARankThatFailsEndsTheRunAndIsNamed) {
+  CollConfig config = small("dp3");
+  test::FaultyWorld world(3, "coll world", {.before = [](int rank, int call) -> bool {
+                            if (rank == 2 && call == 4) throw Error("the link is down");
+                            return true;
+                          }});
+  const Point point{.bytes = 4096};
+  CollRunner runner(world, config, {point});
+  const std::string message = message_of([&] { runner.measure(point); });
+  EXPECT_NE(message.find("rank 2: the link is down"), std::string::npos) << message;
+}
+
+TEST(Runner, InterruptedRunStopsOnAllRanks) {
+  const CollConfig config = small("dp2");
+  ThreadWorld world(2);
+  const Point point{.bytes = 4096};
+  CollRunner runner(world, config, {point}, [] { return true; });
+  EXPECT_TRUE(runner.measure(point)->interrupted);
+  EXPECT_TRUE(runner.was_interrupted());
+}
+
+TEST(Runner, RefusesMoreMemoryThanThereIsBeforeItBegins) {
+  const CollConfig config = small("dp2");
+  ThreadWorld world(2);
+  const std::string message =
+      message_of([&] { CollRunner runner(world, config, {{.bytes = std::int64_t{1} << 46}}); });
+  EXPECT_NE(message.find("256 TiB"), std::string::npos) << message;
+  EXPECT_NE(message.find("left"), std::string::npos) << message;
+}
+
+TEST(Runner, BufferBytesAreThoseOfTheLargestPoint) {
+  const CollConfig config = small("dp4");
+  const std::vector<Point> points = {
+      {.operation = Operation::all_gather, .bytes = 4096},
+      {.operation = Operation::all_reduce, .bytes = 1024},
+      {.operation = Operation::gather, .bytes = 1 << 20, .in_place = true}};
+  EXPECT_EQ(buffer_bytes(config, points, 0), 1024 + (1 << 20));
+  EXPECT_EQ(buffer_bytes(config, points, 1), 1024 + (1 << 18));
+}
+
+}  // namespace
+}  // namespace mb
