@@ -242,6 +242,8 @@ std::string links_text(const RunReport& report) {
   std::string text;
   const CollectiveProfile* none = nullptr;
   for (const CollectiveProfile& p : report.collectives) {
+    if (p.algorithm && text.empty())
+      text = cat("Algorithm of collectives: ", name_of(*p.algorithm), ".\n");
     if (!p.no_ceiling.empty() && p.link != LinkClass::none) none = &p;
   }
   if (none) text += cat("No ceilings: ", none->no_ceiling, ".\n");
