@@ -28,6 +28,7 @@ ORDER = [
     "bench/analysis",
     "bench/profile",
     "bench/report",
+    "bench/coll",
     "bench/cli",
     "bench/micro",
 ]

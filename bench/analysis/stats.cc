@@ -16,13 +16,10 @@ std::vector<double> sorted(std::span<const double> samples) {
   return out;
 }
 
-// P(X <= k) for X binomial with n trials of 1/2, by logarithms so that n may be large.
-double binomial_half_below(int n, int k) {
-  double total = 0;
-  for (int i = 0; i <= k; ++i)
-    total += std::exp(std::lgamma(n + 1.0) - std::lgamma(i + 1.0) - std::lgamma(n - i + 1.0) -
-                      n * std::log(2.0));
-  return total;
+// P(X = k) for X binomial with n trials of 1/2, by logarithms so that n may be large.
+double binomial_half(int n, int k) {
+  return std::exp(std::lgamma(n + 1.0) - std::lgamma(k + 1.0) - std::lgamma(n - k + 1.0) -
+                  n * std::log(2.0));
 }
 
 }  // namespace
@@ -69,7 +66,10 @@ std::optional<Range> median_interval_95(std::span<const double> samples) {
   const std::vector<double> values = sorted(samples);
   const int n = static_cast<int>(values.size());
   int rank = 0;  // the interval is [rank-th smallest, rank-th largest], counted from 1
-  while (rank + 1 <= n / 2 && binomial_half_below(n, rank) <= 0.025) ++rank;
+  for (double below = binomial_half(n, 0); rank + 1 <= n / 2 && below <= 0.025;) {
+    ++rank;
+    below += binomial_half(n, rank);
+  }
   if (rank == 0) return std::nullopt;
   return Range{values[rank - 1], values[n - rank]};
 }

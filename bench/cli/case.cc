@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "bench/cli/world_keys.h"
 #include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
 #include "workloads/base/suggest.h"
@@ -36,28 +36,11 @@ namespace {
 
 constexpr double kFirstDynamicScale = 1024;
 
-struct Word {
-  std::string key, value;
-};
-
-Word split(const std::string& word) {
-  const std::size_t equals = word.find('=');
-  require(equals != std::string::npos && equals > 0, "'", word,
-          "' is not key=value; for example mesh=dp2.tp2");
-  return {word.substr(0, equals), word.substr(equals + 1)};
-}
-
-const CaseKey& find_key(const Word& word) {
-  return find_named(case_keys(), word.key,
-                    cat("key '", word.key, "' (", word.key, "=", word.value, ")"),
-                    [](const CaseKey& key) { return key.name; });
-}
-
 std::vector<Word> words_of_named(const std::string& name) {
   const NamedCase& named = find_named(named_cases(), name, cat("case=", name),
                                       [](const NamedCase& c) { return c.name; });
   std::vector<Word> words;
-  for (const std::string& word : split_words(named.words)) words.push_back(split(word));
+  for (const std::string& word : split_words(named.words)) words.push_back(split_word(word));
   return words;
 }
 
@@ -77,74 +60,24 @@ void apply(Case& c, std::vector<Word> words) {
     } else if (word.key.starts_with("machine.")) {
       set_field(c.machine, word.key, word.value);
     } else {
-      find_key(word).set(c, word.value);
+      find_key(case_keys(), word).set(c, word.value);
     }
   }
-}
-
-// A word as a shell and split_words read it back.
-std::string quoted(std::string_view key, const std::string& value) {
-  const bool plain = value.find_first_of(" \t\n\"\\$`&;|<>()*?#~!'") == std::string::npos;
-  return plain ? cat(key, '=', value) : cat(key, "='", value, "'");
-}
-
-// "model.layers=4 ..." for every field in which `json` differs from `base`.
-std::string overrides(std::string_view prefix, const std::string& base, const std::string& json) {
-  const auto before = nlohmann::ordered_json::parse(base),
-             after = nlohmann::ordered_json::parse(json);
-  std::string text;
-  for (const auto& [key, value] : after.items()) {
-    if (key == "name" || before.at(key) == value) continue;
-    text += cat(' ', prefix, key, '=', value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return text;
-}
-
-// Nodes are given in one way: by a list, else by the machine where there is one, else by the case.
-void place_ranks(Case& c) {
-  const bool sim = c.mode == Mode::sim;
-  require(!sim || c.ranks_per_node == 0, "ranks_per_node=", c.ranks_per_node,
-          ": mode=sim takes the machine's; give machine.ranks_per_node=", c.ranks_per_node);
-  require(c.nodes.empty() || c.ranks_per_node == 0, "ranks_per_node=", c.ranks_per_node,
-          " and nodes= both place ranks; give one of them");
-  if (!c.nodes.empty()) c.mesh.set_nodes(c.nodes);
-  const int per_node = sim ? c.machine.ranks_per_node : c.ranks_per_node;
-  c.mesh.set_ranks_per_node(per_node > 0 ? per_node : c.mesh.world());
 }
 
 }  // namespace
-
-std::vector<std::string> split_words(std::string_view line) {
-  std::vector<std::string> words;
-  bool inside = false, in_word = false;
-  for (const char c : line) {
-    if (c == '\'') {
-      inside = !inside;
-      continue;
-    }
-    const bool blank = !inside && (c == ' ' || c == '\t' || c == '\n');
-    if (!blank && !in_word) words.emplace_back();
-    if (!blank) words.back() += c;
-    in_word = !blank;
-  }
-  require(!inside, "a quote is not closed in: ", line);
-  return words;
-}
 
 Case parse_case(const std::vector<std::string>& words) {
   Case c;
   c.model = find_model(c.model_name);
   c.machine = find_machine(c.machine_name);
-  std::vector<Word> own;
+  const std::vector<Word> given = distinct_words(words);
   std::map<std::string, std::string> seen;
-  std::vector<Word> all;
-  for (const std::string& text : words) {
-    const Word word = split(text);
-    const auto [before, is_new] = seen.try_emplace(word.key, word.value);
-    require(is_new, "key '", word.key, "' is given twice: ", word.key, "=", before->second, " and ",
-            text);
+  std::vector<Word> own, all;
+  for (const Word& word : given) {
+    seen[word.key] = word.value;
     if (word.key == "case") {
-      for (const Word& named : words_of_named(word.value)) all.push_back(named);
+      all = words_of_named(word.value);
     } else {
       own.push_back(word);
     }

@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/cli/key.h"
 #include "parallel/cost/machine.h"
 #include "parallel/exec/shaped_world.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
-#include "workloads/base/error.h"
 #include "workloads/model/config.h"
 
 namespace mb {
@@ -42,18 +42,7 @@ struct Case {
   double timeout_s = 60;
 };
 
-// A file that a case names and that cannot be read.
-class InputError : public Error {
- public:
-  using Error::Error;
-};
-
-// One key of a case: how it is spelled, what it means, what it holds.
-struct CaseKey {
-  std::string_view name, values, help;
-  void (*set)(Case&, std::string_view value);  // throws Error naming key, value and what would do
-  std::string (*get)(const Case&);
-};
+using CaseKey = Key<Case>;
 const std::vector<CaseKey>& case_keys();
 
 // A case with the meshes that textbooks use, or a smaller one to begin with: "case=NAME".
@@ -66,8 +55,6 @@ const std::vector<NamedCase>& named_cases();
 // more particular wins. A key twice is refused. Derives what follows from the rest, and calls
 // check_case.
 Case parse_case(const std::vector<std::string>& words);
-// Words of a line: blanks part them, but for those in single quotes.
-std::vector<std::string> split_words(std::string_view line);
 // All that differs from the defaults, model and mesh always: parse_case(split(to_text(c))) equals
 // c.
 std::string to_text(const Case& c);

@@ -1,92 +1,13 @@
 // The table of a case's keys.
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
-
 #include "bench/cli/case.h"
+#include "bench/cli/key_values.h"
+#include "bench/cli/world_keys.h"
 #include "parallel/schedule/user_schedule.h"
 #include "workloads/base/error.h"
-#include "workloads/base/suggest.h"
 #include "workloads/base/units.h"
 
 namespace mb {
 namespace {
-
-// A user's JSON; a megabyte is far more than any has.
-std::string read_file(const std::string& path, std::string_view key) {
-  constexpr std::uintmax_t kMost = 1 << 20;
-  std::error_code error;
-  const auto refuse = [&](const char* why) { throw InputError(cat(key, "=@", path, ": ", why)); };
-  if (!std::filesystem::is_regular_file(path, error)) refuse("there is no such file");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error || size == 0) refuse("the file is empty");
-  if (size > kMost)
-    refuse("the file is larger than a megabyte; give JSON as 'meshbench models NAME' prints it");
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  if (!in.good()) refuse("the file cannot be read");
-  return text.str();
-}
-
-// Counts stay far from the ends of their types, so that sums and products of them do too.
-constexpr std::int64_t kMostCount = 1'000'000'000;
-
-std::int64_t whole(std::string_view key, std::string_view value, std::int64_t least) {
-  const std::int64_t number = parse_integer(value, key);
-  require(number >= least && number <= kMostCount, key, "=", value,
-          ": give a whole number of at least ", least, " and at most ", kMostCount);
-  return number;
-}
-
-double not_negative(std::string_view key, std::string_view value) {
-  const double number = parse_number(value, key);
-  require(number >= 0, key, "=", value, ": give a number of at least 0");
-  return number;
-}
-
-template <class Enum>
-Enum choice(std::string_view key, std::string_view value,
-            const std::vector<std::pair<std::string_view, Enum>>& known) {
-  return find_named(known, value, cat(key, "=", value),
-                    [](const auto& entry) { return entry.first; })
-      .second;
-}
-
-// As parse_bytes reads it, with the largest unit that keeps it whole.
-std::string bytes_text(std::int64_t bytes) {
-  if (bytes % (1 << 20) == 0) return cat(bytes >> 20, "MiB");
-  if (bytes % (1 << 10) == 0) return cat(bytes >> 10, "KiB");
-  return cat(bytes);
-}
-
-std::string number_text(double value) { return nlohmann::json(value).dump(); }
-
-bool on_off(std::string_view key, std::string_view value) {
-  return choice<bool>(key, value, {{"on", true}, {"off", false}});
-}
-std::string on_off_text(bool value) { return value ? "on" : "off"; }
-
-std::vector<std::string> split_at(std::string_view text, char mark) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == mark) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
-// "0,0,1"
-std::string list_text(const std::vector<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) text += cat(text.empty() ? "" : ",", number);
-  return text;
-}
 
 // "all", "3" or "0-5", both ends included.
 IntRange range(std::string_view key, std::string_view value) {
@@ -149,27 +70,10 @@ const std::vector<CaseKey>& case_keys() {
                        : find_model(v);
        },
        [](const Case& c) { return c.model_name; }},
-      {"mesh", "dp2.pp2.tp2", "ranks along each axis; 1 is one rank",
-       [](Case& c, V v) { c.mesh = Mesh::parse(v); },
-       [](const Case& c) { return c.mesh.to_text(); }},
-      {"order", "tp-cp-ep-dp-rdp-pp | tp,dp,pp", "order of axes over ranks, fastest first",
-       [](Case& c, V v) {
-         require(!v.empty(), "order=: give axes, fastest first, as in order=tp-dp-pp");
-         c.mesh.set_order(v);
-       },
-       [](const Case& c) { return c.mesh.order(); }},
-      {"ranks_per_node", "N",
-       "mode=threads: ranks that follow each other on a node; 0: all are on one (mode=sim: "
-       "machine.ranks_per_node)",
-       [](Case& c, V v) { c.ranks_per_node = static_cast<int>(whole("ranks_per_node", v, 0)); },
-       [](const Case& c) { return cat(c.ranks_per_node); }},
-      {"nodes", "0,0,1,1", "the node of each rank, instead of so many on each; may be uneven",
-       [](Case& c, V v) {
-         c.nodes.clear();
-         for (const std::string& part : split_at(v, ','))
-           c.nodes.push_back(static_cast<int>(whole("nodes", part, 0)));
-       },
-       [](const Case& c) { return list_text(c.nodes); }},
+      mesh_key<Case>(),
+      order_key<Case>(),
+      ranks_per_node_key<Case>(),
+      nodes_key<Case>(),
       {"link", "none | 'intra:4GB/s,2us;inter:0.5GB/s,20us'",
        "mode=threads: bandwidth and latency that links within and between nodes are slowed down "
        "to, "
@@ -180,21 +84,9 @@ const std::vector<CaseKey>& case_keys() {
          c.link = v == "none" ? std::nullopt : std::optional(parse_link_shape(v, "link"));
        },
        [](const Case& c) { return c.link ? to_text(*c.link) : "none"; }},
-      {"mode", "threads | sim", "ranks as threads of this process, or virtual time on `machine`",
-       [](Case& c, V v) {
-         c.mode = choice<Mode>("mode", v, {{"threads", Mode::threads}, {"sim", Mode::sim}});
-       },
-       [](const Case& c) { return std::string(name_of(c.mode)); }},
-      {"machine", "NAME | @FILE.json",
-       "of mode=sim ('meshbench machines' lists them); machine.FIELD=VALUE overrides a field",
-       [](Case& c, V v) {
-         c.machine_name = v;
-         c.machine =
-             v.starts_with('@')
-                 ? machine_from_json(read_file(std::string(v.substr(1)), "machine"), v.substr(1))
-                 : find_machine(v);
-       },
-       [](const Case& c) { return c.machine_name; }},
+      mode_key<Case>(),
+      machine_key<Case>(
+          "of mode=sim ('meshbench machines' lists them); machine.FIELD=VALUE overrides a field"),
       {"schedule", "NAME | @FILE",
        "order of forwards and backwards in the pipeline ('meshbench schedules' lists them), or a "
        "file in the form that 'meshbench plan' prints",

@@ -30,6 +30,7 @@ void add_theory(CLI::App& app);
 void add_place(CLI::App& app);
 void add_traffic(CLI::App& app);
 void add_memory(CLI::App& app);
+void add_coll(CLI::App& app);
 void add_models(CLI::App& app);
 void add_machines(CLI::App& app);
 void add_schedules(CLI::App& app);

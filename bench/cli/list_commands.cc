@@ -131,12 +131,7 @@ void add_case_words(CLI::App& verb, std::vector<std::string>& words) {
       "The case, as key=value words:\n  case=NAME: a named case to start from ('meshbench cases' "
       "lists them)\n";
   const Case defaults;
-  for (const CaseKey& key : case_keys()) {
-    const std::string value = key.get(defaults);
-    help +=
-        fmt::format("  {}={}: {}{}\n", key.name, key.values, key.help,
-                    value.empty() || key.name == "global_batch" ? "" : fmt::format(" [{}]", value));
-  }
+  help += help_of(case_keys(), defaults, "global_batch");
   verb.add_option("case", words, help)->type_name("key=value ...");
 }
 

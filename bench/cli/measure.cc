@@ -1,7 +1,6 @@
 #include "bench/cli/measure.h"
 
 #include <cmath>
-#include <fstream>
 
 #include "bench/cli/commands.h"
 #include "parallel/exec/shaped_world.h"
@@ -9,6 +8,7 @@
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
+#include "workloads/base/pages.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
 #include "workloads/model/data.h"
@@ -120,16 +120,6 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
 }
 
 }  // namespace
-
-double available_bytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string name, unit; info >> name;) {
-    double kib = 0;
-    if (name == "MemAvailable:" && info >> kib) return 1024 * kib;
-    std::getline(info, unit);
-  }
-  return 0;
-}
 
 Measured measure(const Case& c, const Progress& progress) {
   Measured result{.plan = plan_step(c.model, c.mesh, c.options)};

@@ -30,9 +30,6 @@ struct Measured {
 // Exit(130).
 using Progress = std::function<bool(int done, int total)>;
 
-// Memory that this machine has left; 0 where it does not say.
-double available_bytes();
-
 // Throws Exit: 4 if the data cannot be read, 3 if a rank fails.
 Measured measure(const Case& c, const Progress& progress);
 // One step on threads, neither warmed up nor checked: for --run, where no time is asked for. Throws

@@ -12,6 +12,7 @@
 #include "bench/report/table.h"
 #include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
+#include "workloads/base/pages.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
 

@@ -3,12 +3,12 @@
 
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <optional>
 
 #include "bench/cli/case_params.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/measure.h"
+#include "bench/cli/outputs.h"
 #include "bench/cli/peak.h"
 #include "bench/cli/run_text.h"
 #include "bench/report/output.h"
@@ -61,26 +61,9 @@ class ProgressLine {
   Clock::time_point start_, last_;
 };
 
-// Output has to have a place before anything runs, each its own.
-void check_outputs(const Flags& flags) {
-  const std::pair<const char*, const std::string*> outputs[] = {
-      {"--out", &flags.out}, {"--trace", &flags.trace}, {"--timeline", &flags.timeline}};
-  for (const auto& [flag, path] : outputs) {
-    if (path->empty() || (*path == "-" && path == &flags.out)) continue;
-    require(*path != "-", flag, " -: only the row of --out goes to stdout; give a file");
-    const std::filesystem::path folder = std::filesystem::absolute(*path).parent_path();
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error || std::filesystem::is_directory(*path) || access(folder.c_str(), W_OK) != 0) {
-      throw Exit(kExitNoData,
-                 cat(flag, " ", *path,
-                     ": cannot write there; give a file in a folder that can be written"));
-    }
-    for (const auto& [other_flag, other] : outputs) {
-      require(flag == other_flag || *path != *other, flag, " and ", other_flag, " are both ", *path,
-              "; give each a file of its own");
-    }
-  }
+void check_places(const Flags& flags) {
+  check_outputs({{"--out", flags.out}, {"--trace", flags.trace}, {"--timeline", flags.timeline}},
+                "--out");
 }
 
 // What a device would have to hold, where the machine has less.
@@ -155,7 +138,7 @@ void run(const Flags& flags, bool virtual_time) {
   std::vector<std::string> words = flags.words;
   if (virtual_time) words.push_back("mode=sim");
   const Case c = parse_case(words);
-  check_outputs(flags);
+  check_places(flags);
 
   const Peak peak = peak_of(c);
   std::signal(SIGINT, [](int) {

@@ -192,18 +192,6 @@ Json list_of(const std::vector<T>& items, const More&... more) {
   return json;
 }
 
-Json mesh_json(const Mesh& mesh) {
-  Json axes = Json::object();
-  for (int a = 0; a < kAxes; ++a)
-    axes[std::string(name_of(static_cast<Axis>(a)))] = mesh.size(static_cast<Axis>(a));
-  return {{"text", mesh.to_text()},
-          {"world", mesh.world()},
-          {"axes", axes},
-          {"order", mesh.order()},
-          {"ranks_per_node", mesh.nodes().empty() ? Json(mesh.ranks_per_node()) : Json(nullptr)},
-          {"nodes", mesh.nodes().empty() ? Json(nullptr) : Json(mesh.nodes())}};
-}
-
 Json convention_json(FlopConvention convention) {
   const bool megatron = convention == FlopConvention::megatron;
   return {{"name", name_of(convention)},
@@ -277,6 +265,18 @@ Json to_json(const Metric& metric) {
   return json;
 }
 
+Json to_json(const Mesh& mesh) {
+  Json axes = Json::object();
+  for (int a = 0; a < kAxes; ++a)
+    axes[std::string(name_of(static_cast<Axis>(a)))] = mesh.size(static_cast<Axis>(a));
+  return {{"text", mesh.to_text()},
+          {"world", mesh.world()},
+          {"axes", axes},
+          {"order", mesh.order()},
+          {"ranks_per_node", mesh.nodes().empty() ? Json(mesh.ranks_per_node()) : Json(nullptr)},
+          {"nodes", mesh.nodes().empty() ? Json(nullptr) : Json(mesh.nodes())}};
+}
+
 Json row_head(const RowHead& head) {
   const Json params = to_json(head.params);
   const Fingerprint machine = fingerprint(head.extra_hard);
@@ -320,7 +320,7 @@ void add_step(Json& row, const StepShape& shape, const RunReport& report, const 
   row["mode"] = step.mode;
   row["virtual_time"] = step.virtual_time;
   row["steps"] = {{"warm_up", step.warm_up_steps}, {"measured", report.breakdown.steps}};
-  row["mesh"] = mesh_json(shape.mesh);
+  row["mesh"] = to_json(shape.mesh);
   row["convention"] = convention_json(step.convention);
   row["peak"] = {{"flops_per_s", or_null(step.peak_flops_per_s)},
                  {"devices", step.devices},

@@ -98,4 +98,14 @@ ThreadUsage thread_usage() {
   return {usage.ru_minflt, usage.ru_majflt, usage.ru_nvcsw, usage.ru_nivcsw};
 }
 
+double available_bytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string name, unit; info >> name;) {
+    double kib = 0;
+    if (name == "MemAvailable:" && info >> kib) return 1024 * kib;
+    std::getline(info, unit);
+  }
+  return 0;
+}
+
 }  // namespace mb

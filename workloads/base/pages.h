@@ -58,4 +58,7 @@ struct ThreadUsage {
 };
 ThreadUsage thread_usage();
 
+// Memory that this machine has left; 0 where it does not say.
+double available_bytes();
+
 }  // namespace mb

@@ -1,0 +1,283 @@
+// meshbench coll: times collectives on the process groups of a mesh.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+
+#include "bench/cli/coll_case.h"
+#include "bench/cli/commands.h"
+#include "bench/cli/outputs.h"
+#include "bench/coll/fit.h"
+#include "bench/coll/row.h"
+#include "bench/coll/runner.h"
+#include "bench/coll/text.h"
+#include "bench/report/output.h"
+
+namespace mb {
+namespace {
+
+struct Flags {
+  std::vector<std::string> words;
+  std::string out, csv, fit;
+  bool json = false, explain = false, matrix = false, raw = false;
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// Measures points, or in mode=sim predicts them.
+class Source {
+ public:
+  Source(const CollCase& c, const std::vector<Point>& points) : case_(c) {
+    if (c.mode == Mode::sim) return;
+    world_ = make_world(c);
+    runner_ = std::make_unique<CollRunner>(*world_, c, points, [] { return interrupted != 0; });
+  }
+
+  bool prints() const { return !world_ || world_->local_ranks().front() == 0; }
+  std::optional<PointResult> next(const Point& point) {
+    if (!runner_) return predict(case_, point, case_.machine);
+    try {
+      return runner_->measure(point);
+    } catch (const Error& error) {
+      throw Exit(kExitNoVerdict, error.what());
+    }
+  }
+  bool was_interrupted() const { return runner_ && runner_->was_interrupted(); }
+
+ private:
+  const CollCase& case_;
+  std::unique_ptr<World> world_;
+  std::unique_ptr<CollRunner> runner_;
+};
+
+// Where results go: files, stdout, and what is told at the end.
+class Sink {
+ public:
+  Sink(const CollCase& c, const Flags& flags, const Surroundings& around)
+      : case_(c), flags_(flags), around_(around), json_(flags.json || flags.out == "-") {
+    head_ = {.suite = "coll", .case_line = to_text(c), .seed = c.seed};
+    for (const CollKey& key : coll_keys()) {
+      if (!key.get(c).empty()) head_.params[std::string(key.name)] = key.get(c);
+    }
+    if (c.mode == Mode::sim) head_.extra_hard["simulated_machine"] = hash_text(to_json(c.machine));
+    if (!flags.out.empty() && flags.out != "-") lines_ = std::make_unique<JsonLines>(flags.out);
+    if (!flags.csv.empty()) csv_ = std::make_unique<CsvFile>(flags.csv);
+  }
+
+  bool tells() const { return !json_; }
+  void print(const std::string& text) const {
+    if (json_) return;
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+  const MeasuredPoint& add(PointResult result) {
+    PointSummary summary = summarize(case_, result, around_);
+    all_.push_back({std::move(result), std::move(summary)});
+    if (!lines_ && !csv_ && !json_) return all_.back();
+    for (const Json& row : coll_rows(case_, all_.back(), around_, head_, flags_.raw)) {
+      if (lines_) lines_->add(row);
+      if (csv_) csv_->add(row);
+      if (json_) fmt::print("{}", to_line(row));
+    }
+    if (json_) std::fflush(stdout);
+    return all_.back();
+  }
+  const std::vector<MeasuredPoint>& all() const { return all_; }
+
+ private:
+  const CollCase& case_;
+  const Flags& flags_;
+  const Surroundings& around_;
+  const bool json_;
+  RowHead head_;
+  std::unique_ptr<JsonLines> lines_;
+  std::unique_ptr<CsvFile> csv_;
+  std::vector<MeasuredPoint> all_;
+};
+
+// One table: rows of a size are printed once both of its places are there. False: interrupted.
+bool run_table(const CollCase& c, const std::vector<Point>& points, Source& source, Sink* sink,
+               const Surroundings& around) {
+  if (sink) sink->print(table_head(c, points, around));
+  std::vector<MeasuredPoint> table;
+  std::optional<MeasuredPoint> out_of_place;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    std::optional<PointResult> result = source.next(points[i]);
+    if (source.was_interrupted()) return false;
+    if (!sink) continue;
+    const MeasuredPoint& measured = sink->add(std::move(*result));
+    table.push_back(measured);
+    const bool other_follows = !points[i].in_place && i + 1 < points.size() &&
+                               points[i + 1].in_place && points[i + 1].bytes == points[i].bytes;
+    if (other_follows) {
+      out_of_place = measured;
+      continue;
+    }
+    const MeasuredPoint* in = points[i].in_place ? &measured : nullptr;
+    const MeasuredPoint* out = out_of_place ? &*out_of_place : in ? nullptr : &measured;
+    sink->print(table_rows(c, out, in));
+    out_of_place.reset();
+  }
+  if (sink) sink->print(table_foot(table));
+  return true;
+}
+
+// Each axis' operation with that of each axis beside it.
+struct Matrix {
+  std::vector<std::string> axes;
+  std::vector<std::vector<Point>> points;
+};
+
+Matrix matrix_of(const CollCase& c) {
+  require(c.mode != Mode::sim, "--matrix measures; mode=sim has none");
+  require(
+      c.operations.size() == 1 && c.sizes.size() == 1 && !c.beside &&
+          c.overlap == ComputeKind::none,
+      "--matrix takes one op= and one size=, and no beside= or overlap=; for example op=all_reduce "
+      "size=1M");
+  Matrix matrix;
+  std::vector<Group> axes;
+  for (int axis = 0; axis < kAxes; ++axis) {
+    if (c.mesh.size(static_cast<Axis>(axis)) > 1) axes.push_back(group_of(static_cast<Axis>(axis)));
+  }
+  require(!axes.empty(), "--matrix: mesh=", c.mesh.to_text(),
+          " has no axis with more than one rank; give one such as mesh=dp2.tp2");
+  for (const Group& axis : axes) {
+    matrix.axes.push_back(name_of(axis));
+    matrix.points.emplace_back();
+    for (const Group& beside : axes)
+      matrix.points.back().push_back({.operation = c.operations[0],
+                                      .group = axis,
+                                      .bytes = c.sizes[0],
+                                      .type = c.dtypes[0],
+                                      .redop = c.redops[0],
+                                      .beside = Beside{c.operations[0], beside, c.sizes[0]}});
+  }
+  return matrix;
+}
+
+bool run_matrix(const Matrix& matrix, Source& source, Sink* sink) {
+  std::vector<std::vector<std::optional<double>>> slow_down;
+  for (const std::vector<Point>& row : matrix.points) {
+    slow_down.emplace_back();
+    for (const Point& point : row) {
+      std::optional<PointResult> result = source.next(point);
+      if (source.was_interrupted()) return false;
+      if (!sink) continue;
+      const PointSummary& summary = sink->add(std::move(*result)).summary;
+      double worst = 0;
+      for (const GroupSummary& group : summary.groups)
+        worst = std::max(worst, group.completion.p50 / share_of_time(point.operation) /
+                                    std::max(1.0, *group.alone_ns));
+      slow_down.back().push_back(worst);
+    }
+  }
+  if (!sink) return true;
+  sink->print(
+      "# slow-down of the median while the other runs beside it on second threads of the "
+      "same ranks, slowest group\n");
+  sink->print(matrix_text(matrix.axes, slow_down));
+  return true;
+}
+
+void write_fit(const CollCase& c, const Flags& flags, const std::vector<MeasuredPoint>& all) {
+  const MachineFit fit =
+      fit_machine(c, all, c.machine_name.empty() ? find_machine("cpu") : c.machine);
+  if (!fit.intra.latency_s && !fit.inter.latency_s)
+    throw Exit(kExitNoVerdict,
+               cat("--fit ", flags.fit, ": no link could be fitted\n", to_text(fit)));
+  write_whole(flags.fit, [&](std::ostream& out) { out << to_json(fit.machine) << '\n'; });
+  fmt::print(stderr, "{}{} holds them, and else what machine={} has\n", to_text(fit), flags.fit,
+             c.machine_name.empty() ? "cpu" : c.machine_name);
+}
+
+void finish(const CollCase& c, const Flags& flags, const Sink& sink, bool whole) {
+  if (flags.explain) sink.print("\n" + second_table(sink.all()));
+  if (whole && !flags.fit.empty()) write_fit(c, flags, sink.all());
+  for (const MeasuredPoint& m : sink.all()) {
+    for (const GroupResult& group : m.result.groups) {
+      if (group.findings.wrong > 0)
+        throw Exit(kExitNoVerdict, cat(to_text(m.result.point), ": wrong data: ",
+                                       group.findings.wrong, " elements; first on rank ",
+                                       group.wrong_rank, ", element ", group.findings.index));
+    }
+  }
+}
+
+void run(const Flags& flags) {
+  const CollCase c = parse_coll_case(flags.words);
+  check_outputs({{"--out", flags.out}, {"--csv", flags.csv}, {"--fit", flags.fit}}, "--out");
+  std::optional<Matrix> matrix;
+  if (flags.matrix) matrix = matrix_of(c);
+  const std::vector<std::vector<Point>> tables = matrix ? matrix->points : tables_of(c);
+  std::vector<Point> points;
+  for (const std::vector<Point>& table : tables)
+    points.insert(points.end(), table.begin(), table.end());
+  require(!points.empty(),
+          "in_place=in: none of the operations can be in place; give in_place=both");
+
+  Source source(c, points);
+  const Surroundings around = surroundings_of(c, points);
+  std::optional<Sink> sink;
+  try {
+    if (source.prints()) sink.emplace(c, flags, around);
+  } catch (const Error& error) {
+    throw Exit(kExitNoData, error.what());
+  }
+  std::signal(SIGINT, [](int) {
+    interrupted = 1;
+    std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
+  });
+  if (sink && flags.explain) sink->print(explanation(c, around));
+  bool whole = true;
+  if (matrix) {
+    whole = run_matrix(*matrix, source, sink ? &*sink : nullptr);
+  } else {
+    for (std::size_t t = 0; t < tables.size() && whole; ++t)
+      whole = run_table(c, tables[t], source, sink ? &*sink : nullptr, around);
+  }
+  std::signal(SIGINT, SIG_DFL);
+  if (sink) finish(c, flags, *sink, whole);
+  if (!whole)
+    throw Exit(kExitInterrupted,
+               "interrupted; rows that were complete are written. Run again: meshbench coll " +
+                   to_text(c));
+}
+
+}  // namespace
+
+void add_coll(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  const CollCase defaults;
+  CLI::App* verb = app.add_subcommand(
+      "coll", "Time collectives on the process groups of a mesh, in nccl-tests' table");
+  verb->add_option("case", flags->words,
+                   "What to time, as key=value words:\n" + help_of(coll_keys(), defaults))
+      ->type_name("key=value ...");
+  verb->add_option("-o,--out", flags->out,
+                   "Write a JSON object a line, for each group, size and place, as they come; - is "
+                   "stdout, instead of tables");
+  verb->add_option("--csv", flags->csv, "The same fields as CSV");
+  verb->add_flag("--json", flags->json, "Print those lines instead of tables");
+  verb->add_flag("--raw", flags->raw, "Every operation's time in the rows too");
+  verb->add_flag("--explain", flags->explain,
+                 "Say what factors and ceilings are, and add a table of percentiles, skew, wait, "
+                 "transfer, ceilings and verdicts");
+  verb->add_flag("--matrix", flags->matrix,
+                 "Slow-down of each axis' operation while each axis' runs beside it");
+  verb->add_option("--fit", flags->fit,
+                   "Fit latency and bandwidth of links to the times, and write a machine that "
+                   "machine=@FILE reads");
+  verb->footer(
+      "Examples:\n  meshbench coll size=1K,1M\n  meshbench coll op=all mesh=dp2.tp2 axis=all "
+      "size=64K time_cap=50ms -o rows.jsonl --csv rows.csv\n"
+      "  meshbench coll op=all_reduce mesh=dp2.tp2 axis=tp size=1M overlap=matmul --explain\n"
+      "  meshbench coll mesh=dp2.tp2 size=256K --matrix\n"
+      "  meshbench coll op=all_reduce,all_to_all mesh=dp2.tp8 mode=sim machine=h100x8 axis=all "
+      "size=1M:1G:x4\n"
+      "  meshbench coll size=4K:4M:x4 time_cap=100ms --fit here.json");
+  verb->callback([flags] { run(*flags); });
+}
+
+}  // namespace mb

@@ -1,0 +1,187 @@
+#include "bench/coll/summary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/coll/buffers.h"
+#include "parallel/cost/collective_cost.h"
+#include "workloads/base/error.h"
+#include "workloads/base/suggest.h"
+#include "workloads/base/units.h"
+
+namespace mb {
+namespace {
+
+std::vector<double> scaled(std::vector<double> values, double by) {
+  for (double& value : values) value *= by;
+  return values;
+}
+
+double median_completion(const GroupResult& group, Series series) {
+  return median(completions_ns(group.of(series)));
+}
+
+// Whether what all members read and write may stay in caches. A virtual machine is told of caches
+// that it shares with others, so that it counts on 64 MiB of them at most.
+bool stays_in_caches(const CollCall& call) {
+  constexpr std::int64_t kCountedOn = 64 << 20;
+  std::int64_t bytes = 0;
+  for (int k = 0; k < call.members; ++k)
+    bytes += (elements_in(call, k) + elements_out(call, k)) * size_of(call.type);
+  return bytes < 2 * std::min(last_level_cache_bytes(), kCountedOn);
+}
+
+void expect_ceiling(const CollConfig& config, const GroupResult& group, const Surroundings& around,
+                    Expected& expected) {
+  const CollectiveKind kind = *kind_of(group.call.operation);
+  const int n = static_cast<int>(group.ranks.size());
+  if (around.mode != "threads") {
+    if (!around.machine) {
+      expected.ceiling_by = "no machine= to compare with";
+      return;
+    }
+    expected.busbw_ceiling =
+        busbw_ceiling(kind, config.algorithm, config.mesh.nodes_of(group.ranks), *around.machine);
+    expected.ceiling_by = cat("links of ", around.machine->name);
+  } else if (config.algorithm != Algorithm::own) {
+    expected.ceiling_by = "the memory ceiling is that of algorithm=own";
+  } else if (stays_in_caches(group.call)) {
+    expected.ceiling_by = "the buffers may stay in caches";
+  } else if (!around.memory_bytes_per_s) {
+    expected.ceiling_by = "memory was not measured";
+  } else {
+    expected.busbw_ceiling = memory_ceiling(kind, n, *around.memory_bytes_per_s);
+    expected.ceiling_by = cat("memory at ", format_bandwidth(*around.memory_bytes_per_s),
+                              ", measured before the run");
+  }
+}
+
+Expected expect(const CollConfig& config, const GroupResult& group, const Surroundings& around,
+                const GroupSummary& summary) {
+  const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
+  Expected expected{.link = link_class(nodes)};
+  const auto kind = kind_of(group.call.operation);
+  if (!kind || nodes.size() < 2) {
+    expected.ceiling_by = kind ? "one rank moves nothing" : "a barrier moves nothing";
+    return expected;
+  }
+  expected.wire = wire_of(*kind, config.algorithm, summary.bytes, nodes);
+  if (around.machine)
+    expected.seconds = collective_seconds(*kind, config.algorithm, summary.bytes, nodes,
+                                          around.machine->intra, around.machine->inter);
+  expect_ceiling(config, group, around, expected);
+  if (expected.busbw_ceiling && summary.busbw)
+    expected.fraction = *summary.busbw / *expected.busbw_ceiling;
+  return expected;
+}
+
+OverlapSummary overlap_of(const GroupResult& group) {
+  OverlapSummary o{.operation_ns = median_completion(group, Series::operation),
+                   .compute_ns = median_completion(group, Series::compute),
+                   .both_ns = median_completion(group, Series::both)};
+  const auto ratio = [](double a, double b) { return b > 0 ? a / b : 0; };
+  o.efficiency =
+      ratio(o.operation_ns + o.compute_ns - o.both_ns, std::min(o.operation_ns, o.compute_ns));
+  o.operation_slow_down =
+      ratio(median_completion(group, Series::operation_in_both), o.operation_ns);
+  o.compute_slow_down = ratio(median_completion(group, Series::compute_in_both), o.compute_ns);
+  return o;
+}
+
+GroupSummary summarize_group(const CollConfig& config, const GroupResult& group,
+                             const Surroundings& around, const PointResult& result) {
+  const Samples& samples = group.of(Series::operation);
+  const std::vector<double> times =
+      scaled(completions_ns(samples), share_of_time(group.call.operation));
+  GroupSummary s{
+      .completion = distribution(times),
+      .skew = distribution(arrival_skews_ns(samples)),
+      .mean_duration_ns = mean_duration_ns(samples) * share_of_time(group.call.operation),
+      .members = member_times(samples),
+      .bytes = bytes_of(group.call),
+      .factor = factor_of(group.call)};
+  if (has_size(group.call.operation) && s.completion.p50 > 0)
+    s.algbw = static_cast<double>(s.bytes) / (1e-9 * s.completion.p50);
+  if (s.algbw && s.factor) s.busbw = *s.algbw * *s.factor;
+  s.expected = expect(config, group, around, s);
+  s.verdict = judge_group(samples, result.clock_uncertainty_ns);
+  s.drifts = drifts(times);
+  if (group.of(Series::alone).operations() > 0)
+    s.alone_ns = median_completion(group, Series::alone);
+  if (group.of(Series::both).operations() > 0) s.overlap = overlap_of(group);
+  const double n = static_cast<double>(s.completion.n);
+  s.minor_faults = static_cast<double>(group.usage.minor_faults) / n;
+  s.switches =
+      static_cast<double>(group.usage.voluntary_switches + group.usage.involuntary_switches) / n;
+  return s;
+}
+
+}  // namespace
+
+double share_of_time(Operation operation) { return operation == Operation::ping_pong ? 0.5 : 1; }
+
+PointSummary summarize(const CollConfig& config, const PointResult& result,
+                       const Surroundings& around) {
+  PointSummary summary;
+  std::vector<Distribution> completions;
+  for (const GroupResult& group : result.groups) {
+    if (group.of(Series::operation).operations() == 0) continue;
+    summary.groups.push_back(summarize_group(config, group, around, result));
+    completions.push_back(summary.groups.back().completion);
+  }
+  summary.among = judge_groups(completions);
+  if (summary.among.fault == Fault::slow_group) {
+    Verdict& own = summary.groups[summary.among.who.front()].verdict;
+    if (own.fault == Fault::none) own = summary.among;
+  }
+  return summary;
+}
+
+PointResult predict(const CollConfig& config, const Point& point, const Machine& machine) {
+  PointResult result{.point = point};
+  const auto groups = groups_of(config, point.group);
+  for (int g = 0; g < static_cast<int>(groups.size()); ++g) {
+    GroupResult group{.index = g, .ranks = groups[g]};
+    const int n = static_cast<int>(group.ranks.size());
+    group.call = call_of(point, n, config.root);
+    group.ranks.resize(std::max(1, participants(point.operation, n)));
+    const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
+    double seconds = 0;
+    if (const auto kind = kind_of(point.operation); kind && group.ranks.size() > 1) {
+      seconds = collective_seconds(*kind, config.algorithm, bytes_of(group.call), nodes,
+                                   machine.intra, machine.inter);
+    } else if (!kind) {
+      // Rounds of messages to members 1, 2, 4, ... places on (Hensgen, Finkel and Manber, 1988).
+      const Link& link = link_class(nodes) == LinkClass::intra ? machine.intra : machine.inter;
+      seconds = std::ceil(std::log2(std::max(n, 1))) * link.latency_us * 1e-6;
+    }
+    const double ns = std::round(1e9 * seconds / share_of_time(point.operation));
+    Samples& samples = group.of(Series::operation);
+    samples.start.assign(group.ranks.size(), {0});
+    samples.end.assign(group.ranks.size(), {static_cast<std::int64_t>(ns)});
+    result.groups.push_back(std::move(group));
+  }
+  return result;
+}
+
+std::string to_text(const Verdict& verdict, const std::vector<int>& ranks) {
+  const auto by = [&](const char* how) {
+    return cat(" by ", format_duration(verdict.effect_ns), ' ', how);
+  };
+  switch (verdict.fault) {
+    case Fault::none:
+      return "";
+    case Fault::late_rank:
+      return cat("late rank ", ranks[verdict.who[0]], ": starts after the others", by("(median)"));
+    case Fault::slow_rank:
+      return cat("slow rank ", ranks[verdict.who[0]], ": takes longer", by("than the others"));
+    case Fault::slow_link:
+      return cat("slow link between ranks ", ranks[verdict.who[0]], " and ", ranks[verdict.who[1]],
+                 ": they take longer", by("than the others"));
+    case Fault::slow_group:
+      return cat("slow group ", verdict.who[0], ": takes longer", by("than the others"));
+  }
+  return "";
+}
+
+}  // namespace mb
