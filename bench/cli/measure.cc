@@ -70,6 +70,8 @@ void check_finite(const Training& training, int step, bool dynamic_scale) {
 void simulate_case(const Case& c, Measured& result) {
   const auto cost = make_roofline_cost(result.plan, c.machine);
   result.results.timelines.push_back(simulate(result.plan, *cost));
+  result.results.links = {.algorithm = Algorithm::ring,
+                          .links = LinkShape{.intra = c.machine.intra, .inter = c.machine.inter}};
   result.not_verified = "virtual time moves no data";
 }
 
@@ -80,6 +82,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   if (source->entropy_nats() >= 0) result.entropy_nats = source->entropy_nats();
   const auto batches = make_batches(*source, c.global_batch, c.mesh.data_size());
   const InitOptions init{.seed = static_cast<std::uint64_t>(c.seed)};
+  result.results.links.links = c.link;
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;
   try {

@@ -10,29 +10,22 @@
 
 #include "parallel/cost/collective_cost.h"
 #include "parallel/cost/wire.h"
-#include "parallel/exec/link_flows.h"
 #include "workloads/base/error.h"
 
 namespace mb {
 namespace {
 
-double rate_of(const LinkShape& shape, bool inter) {
-  return (inter ? shape.inter : shape.intra).gb_per_s * 1e9;
-}
+int link_of(int owner, bool inter) { return 2 * owner + inter; }
 
-// Bytes on each link, by (owner, inter).
-using LinkBytes = std::map<std::pair<int, bool>, double>;
-
-LinkLoad load_from(const LinkShape& shape, const LinkBytes& bytes, double seconds,
+LinkLoad load_from(const LinkShape& shape, const std::map<int, double>& bytes, double seconds,
                    double latency_s) {
+  const auto alone = [&](int link, double count) {
+    return count / ((link % 2 == 1 ? shape.inter : shape.intra).gb_per_s * 1e9);
+  };
   LinkLoad load{.seconds = seconds, .latency_s = latency_s};
-  for (const auto& [link, count] : bytes)
-    load.seconds = std::max(load.seconds, count / rate_of(shape, link.second));
+  for (const auto& [link, count] : bytes) load.seconds = std::max(load.seconds, alone(link, count));
   for (const auto& [link, count] : bytes) {
-    if (count > 0)
-      load.uses.push_back({.owner = link.first,
-                           .inter = link.second,
-                           .share = count / rate_of(shape, link.second) / load.seconds});
+    if (count > 0) load.uses.push_back({link, alone(link, count) / load.seconds});
   }
   return load;
 }
@@ -46,11 +39,11 @@ LinkLoad load_of(const LinkShape& shape, CollectiveKind kind, std::int64_t bytes
   const auto seconds = [&](std::int64_t size) {
     return collective_seconds(kind, Algorithm::own, size, nodes, shape.intra, shape.inter);
   };
-  LinkBytes links;
+  std::map<int, double> links;
   const std::vector<MemberWire> sent = wire_by_member(kind, Algorithm::own, bytes, nodes);
   for (std::size_t k = 0; k < sent.size(); ++k) {
-    links[{members[k], false}] += sent[k].intra;
-    links[{shape.inter_of_node ? nodes[k] : members[k], true}] += sent[k].inter;
+    links[link_of(members[k], false)] += sent[k].intra;
+    links[link_of(shape.inter_of_node ? nodes[k] : members[k], true)] += sent[k].inter;
   }
   const double latency = seconds(0);
   return load_from(shape, links, seconds(bytes) - latency, latency);
@@ -60,7 +53,7 @@ LinkLoad load_of_message(const LinkShape& shape, std::int64_t bytes, int from, i
                          std::span<const int> node_of_rank) {
   const bool inter = node_of_rank[from] != node_of_rank[to];
   const int owner = inter && shape.inter_of_node ? node_of_rank[from] : from;
-  return load_from(shape, {{{owner, inter}, static_cast<double>(bytes)}}, 0,
+  return load_from(shape, {{link_of(owner, inter), static_cast<double>(bytes)}}, 0,
                    (inter ? shape.inter : shape.intra).latency_us * 1e-6);
 }
 
@@ -95,11 +88,8 @@ class ShapedWorld::Fabric {
     Operation& operation = operations_[key];
     operation.bytes = std::max(operation.bytes, bytes);
     if (++operation.arrived < parties) return;
-    const LinkLoad needed = load(operation.bytes);
-    std::vector<LinkUse> uses;
-    for (const LinkLoad::Use& use : needed.uses)
-      uses.push_back({.link = 2 * use.owner + use.inter, .share = use.share});
-    operation.flow = flows_.start(now_s(), needed.seconds, std::move(uses));
+    LinkLoad needed = load(operation.bytes);
+    operation.flow = flows_.start(now_s(), needed.seconds, std::move(needed.uses));
     operation.latency_s = needed.latency_s;
     changed_.notify_all();
   }

@@ -10,6 +10,7 @@
 
 #include "parallel/comm/comm.h"
 #include "parallel/cost/machine.h"
+#include "parallel/exec/link_flows.h"
 
 namespace mb {
 
@@ -25,16 +26,12 @@ struct LinkShape {
 LinkShape parse_link_shape(std::string_view text, std::string_view subject);
 std::string to_text(const LinkShape& shape);
 
-// The links that an operation takes, and for how long if they are free.
+// The links that an operation takes, and for how long if they are free. Link 2 r is rank r's within
+// its node, 2 r + 1 its link to other nodes; with `inter_of_node`, 2 m + 1 is that of node m.
 struct LinkLoad {
   double seconds = 0;    // that its bytes take
   double latency_s = 0;  // of the steps that follow each other
-  struct Use {
-    int owner = 0;  // rank; of a shared link, node
-    bool inter = false;
-    double share = 1;  // of the link's time while the operation runs
-  };
-  std::vector<Use> uses;
+  std::vector<LinkUse> uses;
 };
 // Collectives go as collective_seconds and wire_by_member have them for Algorithm::own; `members`
 // are ranks.

@@ -47,8 +47,8 @@ TEST(LinkLoad, OfARingIsThatOfItsSlowestLink) {
   EXPECT_NEAR(across.seconds, 6 * 2000 / 0.5e9, 1e-15);
   EXPECT_DOUBLE_EQ(across.latency_s, 6 * 20e-6);
   ASSERT_EQ(across.uses.size(), 4u);
-  for (const LinkLoad::Use& use : across.uses)  // the edges within nodes wait for the others
-    EXPECT_NEAR(use.share, use.inter ? 1 : 0.125, 1e-12);
+  for (const LinkUse& use : across.uses)  // the edges within nodes wait for the others
+    EXPECT_NEAR(use.share, use.link % 2 == 1 ? 1 : 0.125, 1e-12);
 }
 
 TEST(LinkLoad, OfASharedLinkIsThatOfAllRanksOfTheNode) {
@@ -61,9 +61,26 @@ TEST(LinkLoad, OfASharedLinkIsThatOfAllRanksOfTheNode) {
   EXPECT_NEAR(shared.seconds, 2 * 2 * 2000 / 0.5e9, 1e-15) << "two ranks to two others";
   const LinkLoad message = load_of_message(shape, 1000, 1, 2, kNodes);
   ASSERT_EQ(message.uses.size(), 1u);
-  EXPECT_EQ(message.uses[0].owner, 0);
-  EXPECT_TRUE(message.uses[0].inter);
+  EXPECT_EQ(message.uses[0].link, 1) << "of node 0";
   EXPECT_DOUBLE_EQ(message.seconds, 1000 / 0.5e9);
+}
+
+// Ranks 0 and 1 each with a partner on the other node.
+TEST(LinkLoad, OfTwoGroupsThatShareANodesLinkIsHalfTheRateForEach) {
+  LinkShape shared = kShape;
+  shared.inter_of_node = true;
+  for (const LinkShape& shape : {kShape, shared}) {
+    LinkFlows flows;
+    std::vector<int> running;
+    double alone = 0;
+    for (const std::vector<int>& group : {std::vector{0, 2}, std::vector{1, 3}}) {
+      const LinkLoad load = load_of(shape, CollectiveKind::all_reduce, 1 << 20, group, kNodes);
+      alone = load.seconds;
+      running.push_back(flows.start(0, load.seconds, load.uses));
+    }
+    for (const int flow : running)
+      EXPECT_NEAR(flows.end_of(flow) / alone, shape.inter_of_node ? 2 : 1, 0.01);
+  }
 }
 
 TEST(ShapedWorld, MovesAndCountsWhatTheWorldDoes) {
