@@ -9,12 +9,13 @@ import pathlib
 import sys
 
 import rows as rows_of
-from figures import bubble, breakdown, gantt, look, memory
+from figures import bubble, breakdown, gantt, look, memory, placement
 
 FIGURES = {
     "bubble": (bubble.bubble, "bubble over micro-batches, next to its closed form"),
     "breakdown": (breakdown.breakdown, "where the step time goes, stacked"),
     "memory": (memory.memory, "peak memory by class: closed form, plan, measured"),
+    "placement": (placement.placement, "orders of axes: bytes between nodes, step times (rows of meshbench place)"),
     "gantt": (gantt.gantt, "forwards and backwards of a pipeline over time"),
 }
 

@@ -177,8 +177,9 @@ exposed comm: communication that no computation hides, as share of the step."""
 
 def _cells(row):
     name = row["params"].get("mesh", row["case"])
-    if row["status"] != "ok":
-        return [str(name), row["status"], *["-"] * (len(COLUMNS) - 2)]
+    if row["status"] != "ok" or row["suite"] != "step":
+        shown = row["suite"] if row["status"] == "ok" else row["status"]
+        return [str(name), shown, *["-"] * (len(COLUMNS) - 2)]
     loss = losses(row)
     bubbles = [value(row, "bubble_fraction"), value(row, "bubble_fraction_own_cores"),
                row["theory"]["bubble_fraction"]] if stages(row) > 1 else [None] * 3

@@ -24,7 +24,7 @@ missing_packages() {
   have dpkg-query || return 0
   local library
   for library in libbenchmark-dev libcli11-dev libdnnl-dev libfmt-dev libgtest-dev \
-    nlohmann-json3-dev; do
+    libmpich-dev libopenmpi-dev mpich nlohmann-json3-dev openmpi-bin; do
     [ "$(dpkg-query -W -f '${db:Status-Status}' $library 2>/dev/null)" = installed ] ||
       echo $library
   done

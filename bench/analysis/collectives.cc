@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "bench/analysis/intervals.h"
 #include "bench/analysis/matching.h"
 #include "bench/analysis/stats.h"
+#include "parallel/cost/collective_cost.h"
 
 namespace mb {
 namespace {
@@ -17,8 +20,9 @@ using Key = std::tuple<int, int, std::uint16_t, std::int64_t, int>;
 constexpr int kSendRecv = kCollectiveKinds;
 
 struct Samples {
-  double count = 0;  // operations, over all ranks
-  double seen = 0;   // operations, over lanes: each has one participant that did not wait
+  std::vector<int> nodes;  // of the group or pair that is spread most
+  double count = 0;        // operations, over all ranks
+  double seen = 0;         // operations, over lanes: each has one participant that did not wait
   std::vector<double> wait_ns, transfer_ns;
 };
 
@@ -52,6 +56,89 @@ std::span<const double> waits_of_others(Samples& samples) {
       .subspan(std::min(last_arrivals, samples.wait_ns.size()));
 }
 
+// The nodes of the members of the group that is spread most; of a message, of its two ranks.
+class Spread {
+ public:
+  explicit Spread(const Plan& plan) : plan_(plan) {}
+
+  const std::vector<int>& of(Group group) {
+    const auto [entry, is_new] = groups_.try_emplace(group);
+    if (is_new) {
+      for (const std::vector<int>& ranks : plan_.mesh.groups(group)) widen(entry->second, ranks);
+    }
+    return entry->second;
+  }
+  // Between a stage and all that it exchanges messages with.
+  const std::vector<int>& of_messages() {
+    if (!messages_.empty()) return messages_;
+    for (const auto& [from, to] : pairs()) {
+      for (const std::vector<int>& pipeline : plan_.mesh.groups(group_of(Axis::pp)))
+        widen(messages_, std::vector{pipeline[from], pipeline[to]});
+    }
+    return messages_;
+  }
+
+ private:
+  void widen(std::vector<int>& widest, const std::vector<int>& ranks) const {
+    std::vector<int> nodes = plan_.mesh.nodes_of(ranks);
+    if (widest.empty() || link_class(nodes) > link_class(widest)) widest = std::move(nodes);
+  }
+  std::set<std::pair<int, int>> pairs() const {
+    std::set<std::pair<int, int>> pairs;
+    for (const Program& program : plan_.programs) {
+      for (const Instruction& i : program.instructions) {
+        if (const auto* send = std::get_if<Send>(&i.action)) pairs.emplace(program.stage, send->to);
+      }
+    }
+    return pairs;
+  }
+
+  const Plan& plan_;
+  std::map<Group, std::vector<int>> groups_;
+  std::vector<int> messages_;
+};
+
+// Largest busbw over links of that shape.
+double ceiling_of(int kind, const std::vector<int>& nodes, Algorithm algorithm,
+                  const LinkShape& links) {
+  if (kind == kSendRecv)
+    return 1e9 * (link_class(nodes) == LinkClass::inter ? links.inter : links.intra).gb_per_s;
+  Machine machine;
+  machine.intra = links.intra, machine.inter = links.inter;
+  const auto collective = static_cast<CollectiveKind>(kind);
+  const double ceiling = *busbw_ceiling(collective, algorithm, nodes, machine);
+  if (!links.inter_of_node) return ceiling;
+  constexpr std::int64_t bytes = 1 << 30;
+  const double leaving = wire_of(collective, algorithm, bytes, nodes).node;
+  if (leaving == 0) return ceiling;
+  return std::min(ceiling, busbw_factor(collective, static_cast<int>(nodes.size())) *
+                               static_cast<double>(bytes) / leaving * links.inter.gb_per_s * 1e9);
+}
+
+// What the profile's bytes pass, and what its links could do.
+void add_links(CollectiveProfile& out, int kind, const std::vector<int>& nodes,
+               const LinkModel& model) {
+  out.link = link_class(nodes);
+  out.steps = 1, out.link_bytes = static_cast<double>(out.bytes);
+  if (kind != kSendRecv) {
+    out.algorithm = model.algorithm;
+    const auto seconds = [&](const Link& link) {
+      return collective_seconds(static_cast<CollectiveKind>(kind), Algorithm::own, out.bytes, nodes,
+                                link, link);
+    };
+    constexpr double kFast = 1e30;
+    out.steps = seconds({.latency_us = 1e6, .gb_per_s = kFast});
+    out.link_bytes = 1e9 * seconds({.latency_us = 0, .gb_per_s = 1});
+  }
+  if (out.link == LinkClass::none) {
+    out.no_ceiling = "one rank has no link";
+  } else if (!model.links) {
+    out.no_ceiling = model.reason;
+  } else {
+    out.ceiling_bytes_per_s = ceiling_of(kind, nodes, model.algorithm, *model.links);
+  }
+}
+
 CollectiveProfile summarize(const Key& key, Samples& samples, const CommAxes& axes,
                             const std::vector<std::string>& families) {
   CollectiveProfile out;
@@ -74,6 +161,22 @@ CollectiveProfile summarize(const Key& key, Samples& samples, const CommAxes& ax
 
 }  // namespace
 
+std::optional<double> CollectiveProfile::ceiling_fraction() const {
+  if (!busbw_bytes_per_s || !ceiling_bytes_per_s) return std::nullopt;
+  return *busbw_bytes_per_s / *ceiling_bytes_per_s;
+}
+
+std::vector<LinkClassFit> fit_links(std::span<const CollectiveProfile> profiles) {
+  std::map<LinkClass, std::vector<LinkSample>> samples;
+  for (const CollectiveProfile& p : profiles) {
+    if (p.link != LinkClass::none)
+      samples[p.link].push_back({.bytes = p.link_bytes, .seconds = p.transfer_s, .steps = p.steps});
+  }
+  std::vector<LinkClassFit> fits;
+  for (const auto& [link, of_class] : samples) fits.push_back({link, fit_link(of_class)});
+  return fits;
+}
+
 std::string site_family(std::string_view site) {
   std::string out;
   for (std::size_t i = 0; i < site.size(); ++i) {
@@ -94,11 +197,13 @@ std::string site_family(std::string_view site) {
 
 std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
                                                    std::span<const Timeline> steps,
-                                                   std::int64_t clock_uncertainty_ns) {
+                                                   std::int64_t clock_uncertainty_ns,
+                                                   const LinkModel& model) {
   const CommAxes axes = comm_axes(plan);
   const std::vector<std::string> families = families_of(plan);
   const std::vector<std::uint16_t> family = representatives(families);
   std::map<Key, Samples> all;
+  Spread spread(plan);
   for (const Timeline& timeline : steps) {
     const std::vector<Lane> lanes = lanes_of(plan, timeline);
     const Arrivals arrivals = last_arrivals(plan, timeline);
@@ -115,6 +220,8 @@ std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
         const int kind = collective ? static_cast<int>(collective->kind) : kSendRecv;
         Samples& samples =
             all[{axis, kind, family[i.label.site], payload_bytes(program, i), group}];
+        if (samples.nodes.empty())
+          samples.nodes = collective ? spread.of(collective->group) : spread.of_messages();
         // Each participant is one of `group`; a send and its receive are the two of theirs.
         samples.count += static_cast<double>(lanes[l].ranks) / group;
         std::size_t& sharers = lanes_of_axis[axis * 2 + (collective != nullptr)];
@@ -131,7 +238,10 @@ std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
     }
   }
   std::vector<CollectiveProfile> out;
-  for (auto& [key, samples] : all) out.push_back(summarize(key, samples, axes, families));
+  for (auto& [key, samples] : all) {
+    out.push_back(summarize(key, samples, axes, families));
+    add_links(out.back(), std::get<1>(key), samples.nodes, model);
+  }
   std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) {
     const auto place = [&](const auto& row) {
       return std::find(axes.names.begin(), axes.names.end(), row.axis);

@@ -7,10 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "bench/analysis/link_fit.h"
+#include "parallel/cost/wire.h"
+#include "parallel/exec/shaped_world.h"
 #include "parallel/plan/plan.h"
 #include "parallel/timeline/timeline.h"
 
 namespace mb {
+
+// What carries the communication of a run.
+struct LinkModel {
+  Algorithm algorithm = Algorithm::own;
+  std::optional<LinkShape> links;  // a simulated machine's, or those that threads are held to
+  std::string reason = "links are as fast as memory, whose rate a run does not measure";
+};
 
 struct CollectiveProfile {
   std::string axis, kind;  // kind is a collective's name, or "send_recv"
@@ -22,13 +32,29 @@ struct CollectiveProfile {
   double transfer_s = 0;              // median of the last arrival's time
   std::optional<double> factor;       // busbw / algbw; nullopt for a group of one
   std::optional<double> algbw_bytes_per_s, busbw_bytes_per_s;  // nullopt where transfer_s is 0
+  LinkClass link = LinkClass::none;    // of the axis' group, or pair of ranks, that is spread most
+  std::optional<Algorithm> algorithm;  // of a collective
+  std::optional<double> ceiling_bytes_per_s;  // of busbw over such links
+  std::string no_ceiling;                     // why there is none
+  // Of alpha-beta by rings: latencies that follow each other, and bytes that pass a link.
+  double steps = 0, link_bytes = 0;
+  std::optional<double> ceiling_fraction() const;  // busbw / ceiling
 };
+
+// Latency and bandwidth of a class of links by the median transfers over it, each kind, site and
+// size once.
+struct LinkClassFit {
+  LinkClass link = LinkClass::none;
+  LinkFit fit;
+};
+std::vector<LinkClassFit> fit_links(std::span<const CollectiveProfile> profiles);
 
 // Size over median transfer time, so that waiting for the last participant is not taken for a slow
 // link. Ordered by axis (CommAxes), kind, site and size.
 std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
                                                    std::span<const Timeline> steps,
-                                                   std::int64_t clock_uncertainty_ns = 0);
+                                                   std::int64_t clock_uncertainty_ns = 0,
+                                                   const LinkModel& model = {});
 
 // "bucket 3" -> "bucket", "layers.3.mlp" -> "layers.*.mlp".
 std::string site_family(std::string_view site);

@@ -66,7 +66,9 @@ RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults&
   report.bubble = bubble_form(
       shape.mesh, shape.options,
       {report.forward_s, report.backward_s - report.weight_grad_s, report.weight_grad_s});
-  report.collectives = profile_collectives(plan, results.timelines, results.clock_uncertainty_ns);
+  report.collectives =
+      profile_collectives(plan, results.timelines, results.clock_uncertainty_ns, results.links);
+  report.link_fits = fit_links(report.collectives);
   report.memory = memory_report(plan, shape, results.memory);
   report.traffic = traffic_report(plan, shape, results.traffic);
   for (const StepTimes& step : steps) report.invalid_spans += step.invalid_spans;

@@ -24,6 +24,7 @@ struct RunResults {
   std::vector<Training> training;   // of the same steps; empty in virtual time
   MeasuredMemory memory;
   CountedTraffic traffic;
+  LinkModel links;
   std::int64_t clock_uncertainty_ns = 0;  // between any two ranks of a timeline
 };
 
@@ -45,6 +46,7 @@ struct RunReport {
   double forward_s = 0, backward_s = 0, weight_grad_s = 0;
   std::optional<BubbleForm> bubble;  // closed form for these times
   std::vector<CollectiveProfile> collectives;
+  std::vector<LinkClassFit> link_fits;
   MemoryReport memory;
   std::vector<TrafficRow> traffic;
   std::int64_t invalid_spans = 0;

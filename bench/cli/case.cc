@@ -106,7 +106,8 @@ Case parse_case(const std::vector<std::string>& words) {
   check_case(c);
   for (const auto& [key, value] : seen) {
     require(c.mode == Mode::sim || !key.starts_with("machine"), key, "=", value,
-            " has no effect in mode=threads, which runs on this machine; give mode=sim with it");
+            " has no effect in mode=", name_of(c.mode),
+            ", which runs on this machine; give mode=sim with it");
   }
   return c;
 }
@@ -140,6 +141,9 @@ void check_case(const Case& c) {
   require(c.mode != Mode::threads || c.mesh.world() <= 256, "mesh=", c.mesh.to_text(), " has ",
           c.mesh.world(),
           " ranks; mode=threads takes at most 256 of them in one process, mode=sim any number");
+  require(c.mode == Mode::threads || !c.link, "link=", c.link ? to_text(*c.link) : "",
+          " slows the links of mode=threads down; mode=sim takes the machine's: "
+          "machine.link_gb_per_s, link_latency_us, nic_gb_per_s and nic_latency_us");
   require(c.mode != Mode::sim || c.data.empty(), "data=", c.data, ": mode=sim reads no data");
 }
 

@@ -3,19 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/cli/key.h"
 #include "parallel/cost/machine.h"
+#include "parallel/exec/shaped_world.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
 #include "workloads/model/config.h"
 
 namespace mb {
 
-enum class Mode : std::uint8_t { threads, sim };
+enum class Mode : std::uint8_t { threads, mpi, sim };
 enum class Verify : std::uint8_t { automatic, on, off };
 
 struct Case {
@@ -35,7 +37,8 @@ struct Case {
   std::int64_t seed = 1;
   int warm_up = 2, steps = 5;  // recorded steps come after the warm-up
   Verify verify = Verify::automatic;
-  double offload_gb_per_s = 0;  // of mode=threads; 0: as memory does
+  std::optional<LinkShape> link;  // of mode=threads; none: as fast as they are
+  double offload_gb_per_s = 0;    // of mode=threads; 0: as memory does
   double timeout_s = 60;
 };
 

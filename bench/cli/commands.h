@@ -27,6 +27,7 @@ void add_run(CLI::App& app);
 void add_sim(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_theory(CLI::App& app);
+void add_place(CLI::App& app);
 void add_traffic(CLI::App& app);
 void add_memory(CLI::App& app);
 void add_coll(CLI::App& app);

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/ranks.h"
 #include "bench/report/build.h"
 #include "workloads/base/error.h"
 
@@ -31,6 +32,7 @@ int guarded(int argc, char** argv) {
   mb::add_sim(app);
   mb::add_plan(app);
   mb::add_theory(app);
+  mb::add_place(app);
   mb::add_traffic(app);
   mb::add_memory(app);
   mb::add_coll(app);
@@ -39,25 +41,24 @@ int guarded(int argc, char** argv) {
   mb::add_schedules(app);
   mb::add_cases(app);
   try {
+    mb::silence_unless_reporting();
     app.parse(argc, argv);
+    mb::finish_ranks();
     return mb::kExitOk;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // help and version
-    if (argc == 1) {
+    if (argc == 1 && mb::reports()) {
       fmt::print(stderr, "{}", app.help());
       return mb::kExitUsage;
     }
-    fmt::print(stderr, "meshbench: {}\nRun with --help for usage.\n", error.what());
-    return mb::kExitUsage;
+    return mb::fail("meshbench", mb::cat(error.what(), "\nRun with --help for usage."),
+                    mb::kExitUsage);
   } catch (const mb::Exit& exit) {
-    fmt::print(stderr, "meshbench: {}\n", exit.what());
-    return exit.code;
+    return mb::fail("meshbench", exit.what(), exit.code);
   } catch (const mb::InputError& error) {
-    fmt::print(stderr, "meshbench: {}\n", error.what());
-    return mb::kExitNoData;
+    return mb::fail("meshbench", error.what(), mb::kExitNoData);
   } catch (const mb::Error& error) {
-    fmt::print(stderr, "meshbench: {}\n", error.what());
-    return mb::kExitUsage;
+    return mb::fail("meshbench", error.what(), mb::kExitUsage);
   }
 }
 
@@ -72,7 +73,6 @@ int main(int argc, char** argv) {
         "meshbench: cannot write all of the output; is the disk full, or the pipe closed?\n");
     return mb::kExitNoData;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "meshbench: internal error: %s\n", error.what());
-    return mb::kExitInternal;
+    return mb::fail("meshbench", mb::cat("internal error: ", error.what()), mb::kExitInternal);
   }
 }

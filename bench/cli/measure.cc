@@ -1,8 +1,11 @@
 #include "bench/cli/measure.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/ranks.h"
+#include "parallel/exec/processes.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
@@ -37,10 +40,13 @@ std::string reason_not_to_verify(const Case& c) {
                                     "verify=on does it all the same";
 }
 
+// Of this machine, which in mode=mpi has some of the ranks.
 void check_fits(const Case& c, const Plan& plan) {
   double needed = 0;
-  for (int rank = 0; rank < c.mesh.world(); ++rank)
-    needed += static_cast<double>(plan.program_of(rank).arena_bytes);
+  for (int rank = 0; rank < c.mesh.world(); ++rank) {
+    if (c.mode != Mode::mpi || mpi_world().host_of(rank) == mpi_world().host_of(mpi_world().rank()))
+      needed += static_cast<double>(plan.program_of(rank).arena_bytes);
+  }
   const double available = available_bytes();
   require(available == 0 || needed < available, "the ranks of this case take ",
           format_bytes(needed), " of memory, and this machine has ", format_bytes(available),
@@ -64,6 +70,8 @@ void check_finite(const Training& training, int step, bool dynamic_scale) {
 void simulate_case(const Case& c, Measured& result) {
   const auto cost = make_roofline_cost(result.plan, c.machine);
   result.results.timelines.push_back(simulate(result.plan, *cost));
+  result.results.links = {.algorithm = Algorithm::ring,
+                          .links = LinkShape{.intra = c.machine.intra, .inter = c.machine.inter}};
   result.not_verified = "virtual time moves no data";
 }
 
@@ -74,14 +82,19 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   if (source->entropy_nats() >= 0) result.entropy_nats = source->entropy_nats();
   const auto batches = make_batches(*source, c.global_batch, c.mesh.data_size());
   const InitOptions init{.seed = static_cast<std::uint64_t>(c.seed)};
+  result.results.links.links = c.link;
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;
   try {
-    const auto executor = make_thread_executor(result.plan, {.init = init,
-                                                             .batches = batches.get(),
-                                                             .timeout_s = c.timeout_s,
-                                                             .seed = init.seed,
-                                                             .host_gb_per_s = c.offload_gb_per_s});
+    CaseWorld world(c);
+    Processes processes(*world, "measure");
+    const auto executor = make_live_executor(result.plan,
+                                             {.init = init,
+                                              .batches = batches.get(),
+                                              .timeout_s = c.timeout_s,
+                                              .seed = init.seed,
+                                              .host_gb_per_s = c.offload_gb_per_s},
+                                             *world);
     const int total = c.warm_up + c.steps;
     for (int step = 0; step < total; ++step) {
       StepResult done = executor->step();
@@ -91,12 +104,14 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
         result.results.training.push_back(*done.training);
         result.on_own_cores.push_back(replay_on_own_cores(result.plan, done));
         result.results.timelines.push_back(std::move(done.timeline));
+        result.results.clock_uncertainty_ns =
+            std::max(result.results.clock_uncertainty_ns, done.clock_uncertainty_ns);
       }
       if (step == 0 && done.training->skipped && result.not_verified.empty())
         result.not_verified = "the first step overflowed at this loss_scale and was skipped";
       if (step == 0 && result.not_verified.empty())
         gradients = gather_gradients(result.plan, *executor, result.training.front());
-      if (!progress(step + 1, total))
+      if (processes.any(!progress(step + 1, total)))
         throw Exit(kExitInterrupted, cat("interrupted after step ", step + 1,
                                          "; run again with the same case: ", to_text(c)));
     }
@@ -105,7 +120,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   } catch (const Error& error) {
     throw Exit(kExitNoVerdict, error.what());
   }
-  if (gradients)
+  if (gradients && reports())
     result.verification = verify_first_step(c.model, c.options, c.global_batch, *source, init,
                                             *gradients, result.training.front());
 }
@@ -113,6 +128,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
 }  // namespace
 
 Measured measure(const Case& c, const Progress& progress) {
+  check_launch(c);
   Measured result{.plan = plan_step(c.model, c.mesh, c.options)};
   validate(result.plan);
   if (!progress(0, c.warm_up + c.steps))
@@ -127,9 +143,9 @@ Measured measure(const Case& c, const Progress& progress) {
 
 Measured measure_one_step(Case c) {
   require(
-      c.mode == Mode::threads,
-      "--run takes a step on threads of this machine, and mode=sim has none; give mode=threads, "
-      "or leave --run out");
+      c.mode != Mode::sim,
+      "--run takes a step on ranks of this machine, and mode=sim has none; give mode=threads or "
+      "mode=mpi, or leave --run out");
   c.warm_up = 0;
   c.steps = 1;
   c.verify = Verify::off;

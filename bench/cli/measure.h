@@ -32,8 +32,8 @@ using Progress = std::function<bool(int done, int total)>;
 
 // Throws Exit: 4 if the data cannot be read, 3 if a rank fails.
 Measured measure(const Case& c, const Progress& progress);
-// One step on threads, neither warmed up nor checked: for --run, where no time is asked for. Throws
-// Error unless mode=threads.
+// One step on threads or MPI ranks, neither warmed up nor checked: for --run, where no time is
+// asked for. Throws Error with mode=sim.
 Measured measure_one_step(Case c);
 
 }  // namespace mb

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bench/cli/ranks.h"
 #include "workloads/base/error.h"
 #include "workloads/ops/launch.h"
 #include "workloads/ops/peak.h"
@@ -16,6 +17,15 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
+namespace {
+
+// Of the machines of mode=mpi all cores count, as launchers bind each rank to some.
+int cores_of(const Case& c) {
+  return c.mode == Mode::mpi ? mpi_world().cores() : std::min(c.mesh.world(), usable_cores());
+}
+
+}  // namespace
+
 Peak peak_of(const Case& c) {
   if (c.mode == Mode::sim) {
     return {c.mesh.world(), c.machine.peak_tflops(c.options.dtype) * 1e12,
@@ -24,7 +34,7 @@ Peak peak_of(const Case& c) {
                                                : name_of(c.options.dtype),
                 ", dense")};
   }
-  const int devices = std::min(c.mesh.world(), usable_cores());
+  const int devices = cores_of(c);
   const DType dtype = c.options.dtype, main = main_dtype(dtype);
   if (dtype != main && !matmul_backend(dtype).ends_with(" in fp32"))
     return {devices, std::nullopt,

@@ -5,15 +5,16 @@
 #include <csignal>
 #include <optional>
 
+#include "bench/cli/case_params.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/measure.h"
 #include "bench/cli/outputs.h"
 #include "bench/cli/peak.h"
+#include "bench/cli/ranks.h"
 #include "bench/cli/run_text.h"
 #include "bench/report/output.h"
 #include "bench/report/row.h"
 #include "bench/report/trace.h"
-#include "parallel/strategy/layout.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
@@ -61,22 +62,6 @@ class ProgressLine {
   Clock::time_point start_, last_;
 };
 
-std::map<std::string, Fact> params_of(const Case& c) {
-  std::map<std::string, Fact> params;
-  for (const CaseKey& key : case_keys()) {
-    if (key.name != "machine" || c.mode == Mode::sim) params[std::string(key.name)] = key.get(c);
-  }
-  params["parameters"] = parameter_count(c.model);
-  const PipelineShape shape = pipeline_shape(c.mesh, c.options);
-  params["micro_batches"] = static_cast<std::int64_t>(shape.micro_batches);
-  params["chunks"] = static_cast<std::int64_t>(shape.chunks);
-  params["group"] = static_cast<std::int64_t>(shape.group_or_ranks());
-  params["zero"] = static_cast<std::int64_t>(c.options.zero);
-  params["dropout"] = c.options.dropout;
-  params["first_loss_scale"] = c.options.loss_scale;
-  return params;
-}
-
 void check_places(const Flags& flags) {
   check_outputs({{"--out", flags.out}, {"--trace", flags.trace}, {"--timeline", flags.timeline}},
                 "--out");
@@ -89,6 +74,19 @@ std::optional<std::string> memory_objection(const Case& c, const RunReport& repo
   if (c.mode != Mode::sim || needed <= capacity) return std::nullopt;
   return cat("rank ", report.memory.rank, " needs ", format_bytes(needed), " of the ",
              format_bytes(capacity), " that ", c.machine.name, " has");
+}
+
+// What carried the messages, for other rows to be held against.
+void add_mpi(Json& row, const Measured& measured) {
+  const MpiWorld& world = mpi_world();
+  Json hosts = Json::array();
+  for (const MpiWorld::Host& host : world.hosts())
+    hosts.push_back({{"name", host.name}, {"ranks", host.ranks}});
+  row["fingerprint"]["soft"]["mpi_library"] = world.library_version();
+  row["mpi"] = {{"library", world.library()},
+                {"version", world.library_version()},
+                {"hosts", std::move(hosts)},
+                {"clock_uncertainty_ns", measured.results.clock_uncertainty_ns}};
 }
 
 Json make_row(const Case& c, const Measured& measured, const RunReport& report, const Peak& peak,
@@ -120,6 +118,7 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
   }
   row["model"] = Json::parse(to_json(c.model));
   if (c.mode == Mode::sim) row["machine"] = Json::parse(to_json(c.machine));
+  if (c.mode == Mode::mpi) add_mpi(row, measured);
   if (!measured.training.empty()) {
     Json losses = Json::array();
     int skipped = 0;
@@ -154,9 +153,10 @@ void run(const Flags& flags, bool virtual_time) {
   std::vector<std::string> words = flags.words;
   if (virtual_time) words.push_back("mode=sim");
   const Case c = parse_case(words);
-  check_places(flags);
+  if (reports()) check_places(flags);
 
-  const Peak peak = peak_of(c);
+  check_launch(c);
+  const Peak peak = reports() ? peak_of(c) : Peak{};
   std::signal(SIGINT, [](int) {
     interrupted = 1;
     std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
@@ -164,9 +164,10 @@ void run(const Flags& flags, bool virtual_time) {
         "\nmeshbench: stopping after this step; interrupt again to stop at once\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, kHint, sizeof kHint - 1);
   });
-  ProgressLine progress(!flags.no_progress && !flags.quiet);
+  ProgressLine progress(reports() && !flags.no_progress && !flags.quiet);
   const Measured measured = measure(c, [&](int done, int total) { return progress(done, total); });
   std::signal(SIGINT, SIG_DFL);
+  if (!reports()) return;
 
   const StepShape shape{c.model, c.mesh, c.options};
   const StepWork work{.tokens = static_cast<double>(c.global_batch * c.model.sequence),

@@ -8,6 +8,7 @@
 
 #include "bench/analysis/stats.h"
 #include "bench/cli/memory_text.h"
+#include "bench/cli/ranks.h"
 #include "bench/report/table.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
@@ -92,21 +93,31 @@ std::string loss_scale_text(const std::vector<Training>& training) {
                      training.back().loss_scale, skipped, skipped == 1 ? "" : "s");
 }
 
+std::string ranks_text(const Case& c, const Peak& peak) {
+  const int world = c.mesh.world();
+  if (c.mode == Mode::sim) return fmt::format("{} in virtual time on {}", world, c.machine.name);
+  return fmt::format(
+      "{} as {} on {} core{}{}", world,
+      c.mode == Mode::mpi ? cat("processes of ", mpi_text(), ",") : "threads", peak.devices,
+      peak.devices == 1 ? "" : "s",
+      world > peak.devices ? "; they share cores, and waiting includes waiting for one" : "");
+}
+
 std::string summary(const Case& c, const Measured& measured, const RunReport& report,
                     const Peak& peak) {
-  const int world = c.mesh.world();
   const bool virtual_time = c.mode == Mode::sim;
   std::string text = to_text(c) + "\n\n";
   const auto line = [&](const char* name, const std::string& value) {
     text += fmt::format("{:<16}{}\n", name, value);
   };
-  line("ranks", virtual_time
-                    ? fmt::format("{} in virtual time on {}", world, c.machine.name)
-                    : fmt::format("{} as threads on {} core{}{}", world, usable_cores(),
-                                  usable_cores() == 1 ? "" : "s",
-                                  world > usable_cores()
-                                      ? "; they share cores, and waiting includes waiting for one"
-                                      : ""));
+  line("ranks", ranks_text(c, peak));
+  if (c.mode == Mode::mpi)
+    line("clocks",
+         measured.results.clock_uncertainty_ns == 0
+             ? "one, as all ranks are on one machine"
+             : fmt::format(
+                   "of any two ranks within {} of each other",
+                   format_duration(static_cast<double>(measured.results.clock_uncertainty_ns))));
   if (!virtual_time)
     line("matmul", fmt::format("{}, row kernels {}", matmul_backend(c.options.dtype), cpu_isa()));
   line("step time", spread(report, "step_s", seconds));
@@ -237,6 +248,31 @@ std::string stages_text(const RunReport& report) {
          table.to_text();
 }
 
+// What the links could do, if that is known, and the lines through what they did.
+std::string links_text(const RunReport& report) {
+  std::string text;
+  const CollectiveProfile* none = nullptr;
+  for (const CollectiveProfile& p : report.collectives) {
+    if (p.algorithm && text.empty())
+      text = cat("Algorithm of collectives: ", name_of(*p.algorithm), ".\n");
+    if (!p.no_ceiling.empty() && p.link != LinkClass::none) none = &p;
+  }
+  if (none) text += cat("No ceilings: ", none->no_ceiling, ".\n");
+  for (const LinkClassFit& of_class : report.link_fits) {
+    const LinkFit& fit = of_class.fit;
+    text += cat("Links ", name_of(of_class.link), ": ");
+    if (!fit.bytes_per_s) {
+      text += cat("no line through the transfers: ", fit.reason, ".\n");
+      continue;
+    }
+    text += fmt::format(
+        "latency {}, bandwidth {} by the transfers of {} sizes; they are {} off, in "
+        "the median.\n",
+        seconds(*fit.latency_s), format_bandwidth(*fit.bytes_per_s), fit.sizes, percent(fit.error));
+  }
+  return text;
+}
+
 std::string collectives_text(const RunReport& report) {
   Table table({{"axis", Align::left},
                {"kind", Align::left},
@@ -247,7 +283,9 @@ std::string collectives_text(const RunReport& report) {
                {"wait"},
                {"transfer"},
                {"algbw GB/s"},
-               {"busbw GB/s"}});
+               {"busbw GB/s"},
+               {"links", Align::left},
+               {"of ceiling"}});
   bool uneven = false;
   for (const CollectiveProfile& p : report.collectives) {
     uneven |= p.kind == "all_to_all_v";
@@ -256,13 +294,15 @@ std::string collectives_text(const RunReport& report) {
     };
     table.add({p.axis, p.kind, p.site, cat(p.group_size), bytes(p.bytes), cat(p.count),
                seconds(p.wait_s), seconds(p.transfer_s), rate(p.algbw_bytes_per_s),
-               rate(p.busbw_bytes_per_s)});
+               rate(p.busbw_bytes_per_s), std::string(name_of(p.link)),
+               p.ceiling_fraction() ? percent(*p.ceiling_fraction()) : "-"});
   }
   return "\nCommunication over all groups and recorded steps: median wait for the last "
          "participant, median transfer once it was "
          "there; 1 GB is 1e9 bytes.\n" +
          table.to_text() +
-         (uneven ? "Sizes of all_to_all_v as if every expert got the same.\n" : "");
+         (uneven ? "Sizes of all_to_all_v as if every expert got the same.\n" : "") +
+         links_text(report);
 }
 
 std::string traffic_text(const RunReport& report) {

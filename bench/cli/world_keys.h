@@ -31,7 +31,7 @@ Key<C> order_key() {
 template <class C>
 Key<C> ranks_per_node_key() {
   return {"ranks_per_node", "N",
-          "mode=threads: ranks that follow each other on a node; 0: all are on one (mode=sim: "
+          "ranks that follow each other on a node; 0: all are on one (mode=sim: "
           "machine.ranks_per_node)",
           [](C& c, std::string_view v) {
             c.ranks_per_node = static_cast<int>(whole("ranks_per_node", v, 0));
@@ -52,9 +52,12 @@ Key<C> nodes_key() {
 
 template <class C>
 Key<C> mode_key() {
-  return {"mode", "threads | sim", "ranks as threads of this process, or virtual time on `machine`",
+  return {"mode", "threads | mpi | sim",
+          "ranks as threads of this process, as processes that mpirun or srun has started, or "
+          "virtual time on `machine`",
           [](C& c, std::string_view v) {
-            c.mode = choice<Mode>("mode", v, {{"threads", Mode::threads}, {"sim", Mode::sim}});
+            c.mode = choice<Mode>(
+                "mode", v, {{"threads", Mode::threads}, {"mpi", Mode::mpi}, {"sim", Mode::sim}});
           },
           [](const C& c) { return std::string(name_of(c.mode)); }};
 }

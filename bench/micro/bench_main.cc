@@ -5,8 +5,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <optional>
 #include <string_view>
 
+#include "bench/cli/ranks.h"
+#include "parallel/comm/launcher.h"
 #include "workloads/base/error.h"
 #include "workloads/ops/launch.h"
 
@@ -44,10 +48,13 @@ void fail(benchmark::State& state, const std::string& message) {
 }
 
 int run_benchmarks(int argc, char** argv,
-                   const std::function<void(const std::vector<std::string>&)>& add) {
+                   const std::function<void(const std::vector<std::string>&)>& add,
+                   const std::function<void()>& follow, const std::function<void()>& done) {
+  silence_unless_reporting();
   drop_benchmark_variables();
   benchmark::Initialize(&argc, argv);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const std::string program = std::filesystem::path(argv[0]).filename();
   for (const std::string& argument : arguments) {
     if (!argument.starts_with("-")) continue;
     std::fprintf(stderr, "%s: unknown flag %s; --help lists the flags\n", argv[0],
@@ -63,13 +70,22 @@ int run_benchmarks(int argc, char** argv,
     benchmark::AddCustomContext("meshbench_compiler", __VERSION__);
     benchmark::AddCustomContext("meshbench_isa", cpu_isa());
     benchmark::AddCustomContext("meshbench_matmul_fp32", matmul_backend(DType::fp32));
+    const std::optional<Launcher> by = launcher();
+    require(follow || !by || by->size == 1, "measures one process; it was started ",
+            by ? by->size : 1, " times by ", by ? by->name : "", ": start it once, alone");
     add(arguments);
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
-    return 2;
+    return fail(program, error.what(), 2);
+  }
+  if (!reports()) {
+    follow();
+    finish_ranks();
+    return 0;
   }
   const std::size_t matched = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
+  if (done) done();
+  finish_ranks();
   if (matched == 0) {
     std::fprintf(stderr, "%s: no benchmark matches the filter\n", argv[0]);
     return 4;

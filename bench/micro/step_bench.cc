@@ -3,17 +3,22 @@
 //
 //   step_bench                                          the cases below
 //   step_bench "model=gpt-10m global_batch=8" "case=first" --benchmark_repetitions=3
+//   mpirun -n 2 step_bench "mode=mpi mesh=dp2"
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 
 #include "bench/analysis/memory.h"
 #include "bench/analysis/metrics.h"
 #include "bench/analysis/stats.h"
 #include "bench/cli/case.h"
 #include "bench/cli/peak.h"
+#include "bench/cli/ranks.h"
 #include "bench/micro/bench_main.h"
 #include "parallel/device/device.h"
+#include "parallel/exec/processes.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
@@ -74,29 +79,84 @@ void add_counters(benchmark::State& state, const Case& c, const Plan& plan,
   }
 }
 
-void run(benchmark::State& state, const Case& c) {
-  const Plan plan = plan_step(c.model, c.mesh, c.options);
-  validate(plan);
-  const auto source = make_markov_source(c.model.vocabulary, static_cast<std::uint64_t>(c.seed));
-  const auto batches = make_batches(*source, c.global_batch, c.mesh.data_size());
-  const auto cost = make_roofline_cost(plan, c.machine);
-  const auto executor =
-      c.mode == Mode::sim
-          ? make_sim_executor(plan, *cost)
-          : make_thread_executor(plan, {.batches = batches.get(), .timeout_s = c.timeout_s});
-  if (c.mode != Mode::sim) {
+// A case with all that its ranks run on.
+struct Ranks {
+  explicit Ranks(const Case& c)
+      : plan(plan_step(c.model, c.mesh, c.options)),
+        source(make_markov_source(c.model.vocabulary, static_cast<std::uint64_t>(c.seed))),
+        batches(make_batches(*source, c.global_batch, c.mesh.data_size())),
+        cost(make_roofline_cost(plan, c.machine)) {
+    validate(plan);
+    if (c.mode == Mode::sim) {
+      executor = make_sim_executor(plan, *cost);
+      return;
+    }
+    world.emplace(c);
+    executor =
+        make_live_executor(plan, {.batches = batches.get(), .timeout_s = c.timeout_s}, **world);
     for (int i = 0; i < c.warm_up; ++i) executor->step();
   }
+
+  const Plan plan;
+  const std::unique_ptr<TokenSource> source;
+  const std::unique_ptr<BatchSource> batches;
+  const std::unique_ptr<CostModel> cost;
+  std::optional<CaseWorld> world;
+  std::unique_ptr<Executor> executor;
+};
+
+// What rank 0 tells the other processes of mode=mpi: the case to begin, by its number, then before
+// each step to take it, and after the last that memory is asked for.
+constexpr std::int64_t kEnd = -1, kStep = -2, kDone = -3;
+
+std::vector<Case> mpi_cases;
+std::unique_ptr<Processes> processes;
+
+std::int64_t tell(std::int64_t order) {
+  if (!processes) processes = std::make_unique<Processes>(mpi_world(), "orders");
+  std::vector<std::int64_t> orders = {order};
+  processes->share(orders, 0);
+  return orders[0];
+}
+
+void tell_end() {
+  if (mpi_cases.empty()) return;
+  tell(kEnd);
+  processes.reset();
+}
+
+// The other processes.
+void follow() {
+  for (std::int64_t order = tell(0); order != kEnd; order = tell(0)) {
+    const Case& c = mpi_cases.at(static_cast<std::size_t>(order));
+    Ranks ranks(c);
+    while (tell(0) == kStep) ranks.executor->step();
+    for (int rank = 0; rank < c.mesh.world(); ++rank) ranks.executor->memory(rank);
+  }
+  processes.reset();
+}
+
+void run(benchmark::State& state, const Case& c) {
+  const auto ask = [&](std::int64_t order) {
+    if (c.mode == Mode::mpi) tell(order);
+  };
+  const auto number = std::find_if(mpi_cases.begin(), mpi_cases.end(),
+                                   [&](const Case& one) { return to_text(one) == to_text(c); });
+  ask(number - mpi_cases.begin());
+  Ranks ranks(c);
   std::vector<StepTimes> steps;
   for (auto _ : state) {
-    const StepResult result = executor->step();
+    ask(kStep);
+    const StepResult result = ranks.executor->step();
     const Span window = result.timeline.window();
     state.SetIterationTime(static_cast<double>(window.end_ns - window.start_ns) * 1e-9);
     state.PauseTiming();
-    if (steps.size() < 50) steps.push_back(step_times(plan, result.timeline));
+    if (steps.size() < 50)
+      steps.push_back(step_times(ranks.plan, result.timeline, result.clock_uncertainty_ns));
     state.ResumeTiming();
   }
-  add_counters(state, c, plan, *executor, steps, peak_of(c));
+  ask(kDone);
+  add_counters(state, c, ranks.plan, *ranks.executor, steps, peak_of(c));
   state.SetLabel(printable(to_text(c)));
 }
 
@@ -132,6 +192,7 @@ void add(const std::string& name, const Case& c,
                                  try {
                                    benchmark(state, c);
                                  } catch (const std::exception& error) {
+                                   if (c.mode == Mode::mpi) fail("step_bench", error.what(), 3);
                                    fail(state, error.what());
                                  }
                                })
@@ -151,6 +212,8 @@ void add_all(const std::vector<std::string>& arguments) {
   }
   for (const std::string& text : cases) {
     const Case c = parse_case(split_words(text));
+    check_launch(c);
+    if (c.mode == Mode::mpi) mpi_cases.push_back(c);
     add(name_of(c), c, run);
   }
 }
@@ -158,4 +221,6 @@ void add_all(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace mb
 
-int main(int argc, char** argv) { return mb::run_benchmarks(argc, argv, mb::add_all); }
+int main(int argc, char** argv) {
+  return mb::run_benchmarks(argc, argv, mb::add_all, mb::follow, mb::tell_end);
+}

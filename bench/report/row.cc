@@ -144,9 +144,27 @@ Json to_json(const CollectiveProfile& p) {
                {"transfer_s", p.transfer_s},
                {"factor", or_null(p.factor)},
                {"algbw_bytes_per_s", or_null(p.algbw_bytes_per_s)},
-               {"busbw_bytes_per_s", or_null(p.busbw_bytes_per_s)}};
+               {"busbw_bytes_per_s", or_null(p.busbw_bytes_per_s)},
+               {"link", name_of(p.link)},
+               {"algorithm", p.algorithm ? Json(name_of(*p.algorithm)) : Json(nullptr)},
+               {"link_bytes", p.link_bytes},
+               {"ceiling_bytes_per_s", or_null(p.ceiling_bytes_per_s)},
+               {"ceiling_fraction", or_null(p.ceiling_fraction())}};
+  if (!p.ceiling_bytes_per_s) json["no_ceiling"] = p.no_ceiling;
   if (!p.algbw_bytes_per_s) json["reason"] = "the transfer took no time";
   if (!p.factor) json["reason"] = "one rank has no bus";
+  return json;
+}
+
+Json to_json(const LinkClassFit& of_class) {
+  const LinkFit& fit = of_class.fit;
+  Json json = {{"link", name_of(of_class.link)},
+               {"samples", fit.samples},
+               {"sizes", fit.sizes},
+               {"latency_s", or_null(fit.latency_s)},
+               {"bytes_per_s", or_null(fit.bytes_per_s)},
+               {"error", fit.bytes_per_s ? Json(fit.error) : Json(nullptr)}};
+  if (!fit.bytes_per_s) json["reason"] = fit.reason;
   return json;
 }
 
@@ -314,6 +332,7 @@ void add_step(Json& row, const StepShape& shape, const RunReport& report, const 
   row["stages"] = list_of(report.stages, report.axes);
   row["breakdown"] = to_json(report.breakdown);
   row["collectives"] = list_of(report.collectives);
+  row["link_fits"] = list_of(report.link_fits);
   row["memory"] = to_json(report.memory);
   row["traffic"] = list_of(report.traffic);
   row["data_quality"] = {{"invalid_spans", report.invalid_spans}};

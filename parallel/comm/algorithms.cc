@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/comm/reduce.h"
+#include "parallel/comm/step_runner.h"
 #include "parallel/comm/steps.h"
 #include "workloads/base/error.h"
 
@@ -21,44 +22,6 @@ const std::byte* at(const void* data, std::int64_t bytes) {
 }
 void copy_bytes(void* to, const void* from, std::int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
-// A vector of elements in parts as equal as they can be.
-struct Vector {
-  std::int64_t elements;
-  int parts;
-  DType type;
-  std::int64_t begin(int part) const {
-    return elements / parts * part + elements % parts * part / parts;
-  }
-  std::int64_t size(const Runs& runs) const {
-    std::int64_t sum = 0;
-    for (const Run& run : runs) sum += begin(run.end) - begin(run.begin);
-    return sum;
-  }
-  std::int64_t offset(int part) const { return begin(part) * size_of(type); }
-};
-
-// Elements [first, last) of what `runs` hold, piece by piece: fn(byte in the vector, byte from
-// `first` on, elements).
-template <class Fn>
-void pieces(const Vector& vector, const Runs& runs, std::int64_t first, std::int64_t last, Fn fn) {
-  const int width = size_of(vector.type);
-  std::int64_t at = 0;
-  for (const Run& run : runs) {
-    const std::int64_t start = vector.begin(run.begin), length = vector.begin(run.end) - start;
-    const std::int64_t from = std::max(first, at), to = std::min(last, at + length);
-    if (from < to) fn((start + from - at) * width, (from - first) * width, to - from);
-    at += length;
-  }
-}
-
-// to = to op from.
-void combine(void* to, const void* from, std::int64_t count, DType type, ReduceOp op) {
-  dispatch(type, op, [&](auto zero, auto reduce) {
-    reduce_blocks<decltype(zero)>({to, from}, 0, count, reduce,
-                                  [&](auto& block, std::int64_t i) { block.store(to, i); });
-  });
 }
 
 // Of a sum over `members`.
@@ -79,7 +42,7 @@ void divide(void* data, std::int64_t count, DType type, int members) {
 class AlgorithmComm final : public Comm {
  public:
   AlgorithmComm(std::unique_ptr<Comm> comm, Algorithm algorithm, std::vector<int> nodes)
-      : comm_(std::move(comm)), algorithm_(algorithm), nodes_(std::move(nodes)) {}
+      : comm_(std::move(comm)), algorithm_(algorithm), nodes_(std::move(nodes)), runner_(*comm_) {}
 
   int index() const override { return comm_->index(); }
   int size() const override { return comm_->size(); }
@@ -88,9 +51,9 @@ class AlgorithmComm final : public Comm {
                   ReduceOp op) override {
     check_count("all_reduce", count);
     const StepList& list = steps(CollectiveKind::all_reduce);
-    const Vector vector{count, list.parts, type};
+    const PartedVector vector{count, list.parts, type};
     if (algorithm_ == Algorithm::direct) {
-      collect(list, vector, from, at(to, vector.offset(index())), op);
+      runner_.collect(list, vector, from, at(to, vector.offset(index())), op);
     } else {
       copy_bytes(to, from, count * size_of(type));
     }
@@ -105,11 +68,11 @@ class AlgorithmComm final : public Comm {
     check_count("reduce", count);
     check_root("reduce to", root);
     const StepList& list = steps(CollectiveKind::reduce, root, chunks_of(count * size_of(type)));
-    const Vector vector{count, list.parts, type};
+    const PartedVector vector{count, list.parts, type};
     if (algorithm_ == Algorithm::direct) {
-      collect(list, vector, from, to, op);
+      runner_.collect(list, vector, from, to, op);
     } else {
-      void* work = index() == root ? to : buffer(work_, count * size_of(type));
+      void* work = index() == root ? to : work_.of(count * size_of(type));
       copy_bytes(work, from, count * size_of(type));
       follow(list, vector, work, op);
       if (index() == root) average(to, count, type, op);
@@ -122,7 +85,7 @@ class AlgorithmComm final : public Comm {
       comm_->all_gather(from, to, count_each, type);
     } else {
       check_count("all_gather", count_each);
-      const Vector vector{size() * count_each, size(), type};
+      const PartedVector vector{size() * count_each, size(), type};
       copy_bytes(at(to, vector.offset(index())), from, count_each * size_of(type));
       follow(steps(CollectiveKind::all_gather), vector, to, ReduceOp::sum);
     }
@@ -138,11 +101,11 @@ class AlgorithmComm final : public Comm {
     }
     check_count("reduce_scatter", count_each);
     const StepList& list = steps(CollectiveKind::reduce_scatter);
-    const Vector vector{size() * count_each, size(), type};
+    const PartedVector vector{size() * count_each, size(), type};
     if (algorithm_ == Algorithm::direct) {
-      collect(list, vector, from, to, op);
+      runner_.collect(list, vector, from, to, op);
     } else {
-      std::byte* work = buffer(work_, bytes);
+      std::byte* work = work_.of(bytes);
       copy_bytes(work, from, bytes);
       follow(list, vector, work, op);
       copy_bytes(to, work + vector.offset(index()), count_each * size_of(type));
@@ -210,7 +173,7 @@ class AlgorithmComm final : public Comm {
     }
     check_count("gather", count_each);
     check_root("gather to", root);
-    void* work = index() == root ? to : buffer(work_, bytes);
+    void* work = index() == root ? to : work_.of(bytes);
     copy_bytes(at(work, index() * each), from, each);
     follow(steps(CollectiveKind::gather, root), {size() * count_each, size(), type}, work,
            ReduceOp::sum);
@@ -226,7 +189,7 @@ class AlgorithmComm final : public Comm {
     check_count("scatter", count_each);
     check_root("scatter from", root);
     // The root's list receives nothing.
-    void* work = index() == root ? const_cast<void*>(from) : buffer(work_, bytes);
+    void* work = index() == root ? const_cast<void*>(from) : work_.of(bytes);
     follow(steps(CollectiveKind::scatter, root), {size() * count_each, size(), type}, work,
            ReduceOp::sum);
     copy_bytes(to, at(work, index() * each), each);
@@ -246,8 +209,6 @@ class AlgorithmComm final : public Comm {
   void barrier() override { comm_->barrier(); }
 
  private:
-  using Scratch = std::vector<std::byte>;
-
   bool has(CollectiveKind kind) const { return has_algorithm(kind, algorithm_); }
   void comm_reduce(const void* from, void* to, std::int64_t count, DType type, ReduceOp op,
                    int root) {
@@ -274,119 +235,12 @@ class AlgorithmComm final : public Comm {
     return entry->second;
   }
 
-  static std::byte* buffer(Scratch& scratch, std::int64_t bytes) {
-    if (static_cast<std::int64_t>(scratch.size()) < bytes) scratch.resize(bytes);
-    return scratch.data();
+  void follow(const StepList& list, const PartedVector& vector, void* work, ReduceOp op) {
+    runner_.follow(list, vector, work, op, algorithm_ == Algorithm::direct);
   }
-
-  // Both directions of a step, chunk by chunk: elements [first, last) of what is sent lie at
-  // out(first, last), of what is received come to in(first), and then arrived(first, last).
-  template <class Out, class In, class Arrived>
-  void travel(const Step& step, const Vector& vector, Out out, In in, Arrived arrived) {
-    const int width = size_of(vector.type);
-    const std::int64_t chunk = kChunkBytes / width;
-    const std::int64_t outgoing = vector.size(step.sent), incoming = vector.size(step.received);
-    for (std::int64_t first = 0; first == 0 || first < std::max(outgoing, incoming);
-         first += chunk) {
-      const bool goes = step.to >= 0 && (first == 0 || first < outgoing);
-      const bool comes = step.from >= 0 && (first == 0 || first < incoming);
-      const std::int64_t sent_to = std::min(outgoing, first + chunk);
-      const std::int64_t received_to = std::min(incoming, first + chunk);
-      const std::byte* source = goes ? out(first, sent_to) : nullptr;
-      std::byte* target = comes ? in(first) : nullptr;
-      if (goes && comes) {
-        comm_->send_recv(source, (sent_to - first) * width, step.to, target,
-                         (received_to - first) * width, step.from);
-      } else if (goes) {
-        comm_->send(source, (sent_to - first) * width, step.to);
-      } else {
-        comm_->recv(target, (received_to - first) * width, step.from);
-      }
-      if (comes) arrived(first, received_to);
-    }
-  }
-
-  // Where [first, last) of what a step sends lies: in `vector`, or packed if it is in pieces.
-  const std::byte* outgoing(const Step& step, const Vector& vector, const void* work,
-                            std::int64_t first, std::int64_t last) {
-    const int width = size_of(vector.type);
-    if (step.sent.size() == 1) return at(work, vector.offset(step.sent[0].begin) + first * width);
-    std::byte* packed = buffer(out_, kChunkBytes);
-    pieces(vector, step.sent, first, last,
-           [&](std::int64_t where, std::int64_t to, std::int64_t count) {
-             copy_bytes(packed + to, at(work, where), count * width);
-           });
-    return packed;
-  }
-
-  // Carries out the list on the vector at `work`, but for what collect() has done of it.
-  void follow(const StepList& list, const Vector& vector, void* work, ReduceOp op) {
-    if (op == ReduceOp::avg) op = ReduceOp::sum;  // see average()
-    for (const Step& step : list.steps) {
-      if (!step.reduces || algorithm_ != Algorithm::direct) take_step(step, vector, work, op);
-    }
-  }
-
   // What follow() has added up becomes the mean where that is asked for.
   void average(void* data, std::int64_t count, DType type, ReduceOp op) const {
     if (op == ReduceOp::avg && algorithm_ != Algorithm::direct) divide(data, count, type, size());
-  }
-
-  void take_step(const Step& step, const Vector& vector, void* work, ReduceOp op) {
-    const int width = size_of(vector.type);
-    const bool lands = !step.reduces && step.received.size() == 1;  // where it belongs
-    travel(
-        step, vector,
-        [&](std::int64_t first, std::int64_t last) {
-          return outgoing(step, vector, work, first, last);
-        },
-        [&](std::int64_t first) {
-          return lands ? at(work, vector.offset(step.received[0].begin) + first * width)
-                       : buffer(in_, kChunkBytes);
-        },
-        [&](std::int64_t first, std::int64_t last) {
-          if (lands) return;
-          pieces(vector, step.received, first, last,
-                 [&](std::int64_t where, std::int64_t from, std::int64_t count) {
-                   if (step.reduces) {
-                     combine(at(work, where), in_.data() + from, count, vector.type, op);
-                   } else {
-                     copy_bytes(at(work, where), in_.data() + from, count * width);
-                   }
-                 });
-        });
-  }
-
-  // The reducing steps of a direct list: contributions to what is this member's wait until all are
-  // there, and are reduced to `to` in the order of the members.
-  void collect(const StepList& list, const Vector& vector, const void* from, void* to,
-               ReduceOp op) {
-    const int width = size_of(vector.type);
-    std::vector<const void*> sources(size(), nullptr);
-    Runs own = size() == 1 ? Runs{{0, vector.parts}} : Runs{};
-    for (const Step& step : list.steps) {
-      if (!step.reduces) continue;
-      std::byte* slot = nullptr;
-      if (step.from >= 0) {
-        own = step.received;
-        const std::int64_t bytes = vector.size(own) * width;
-        const int place = step.from < index() ? step.from : step.from - 1;
-        slot = buffer(work_, (size() - 1) * bytes) + place * bytes;
-        sources[step.from] = slot;
-      }
-      travel(
-          step, vector,
-          [&](std::int64_t first, std::int64_t last) {
-            return outgoing(step, vector, from, first, last);
-          },
-          [&](std::int64_t first) { return slot + first * width; }, [](auto, auto) {});
-    }
-    if (own.empty()) return;
-    sources[index()] = at(from, vector.offset(own[0].begin));
-    dispatch(vector.type, op, [&](auto zero, auto reduce) {
-      reduce_blocks<decltype(zero)>(sources, 0, vector.size(own), reduce,
-                                    [&](auto& block, std::int64_t i) { block.store(to, i); });
-    });
   }
 
   // Parts of any sizes, each straight to its member.
@@ -407,7 +261,8 @@ class AlgorithmComm final : public Comm {
   const Algorithm algorithm_;
   const std::vector<int> nodes_;
   std::map<std::tuple<CollectiveKind, int, int>, StepList> lists_;
-  Scratch work_, out_, in_;
+  StepRunner runner_;
+  Scratch work_;
 };
 
 }  // namespace

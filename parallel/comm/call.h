@@ -37,6 +37,8 @@ struct alignas(line_bytes) Entry {
   void* to = nullptr;
   // all_to_all_v: elements for each member and where they begin; elements wanted from each.
   const std::int64_t *sent = nullptr, *begin = nullptr, *wanted = nullptr;
+
+  bool operator==(const Entry&) const = default;
 };
 
 inline bool match(const Entry& a, const Entry& b) {

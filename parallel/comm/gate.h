@@ -2,14 +2,16 @@
 // from which an abort wakes them.
 #pragma once
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
-#include <thread>
 
 namespace mb {
-
-using Word = std::atomic<std::uint32_t>;
 
 // Bit 0 of every word that a thread parks on; the rest counts or names a state.
 inline constexpr std::uint32_t aborted_bit = 1;
@@ -23,53 +25,80 @@ inline void relax() {
 #endif
 }
 
-// The first value of `word` that is `done`. Looks `spins` times, soon leaving the core to others
-// between two looks, as the one who is waited for may need this very core; then parks.
-template <class Done>
-std::uint32_t await(const Word& word, int spins, Done done) {
-  std::uint32_t seen = word.load(std::memory_order_acquire);
-  for (int spin = 0; spin < spins && !done(seen); ++spin) {
-    spin < 32 ? relax() : std::this_thread::yield();
-    seen = word.load(std::memory_order_acquire);
+class Word {
+ public:
+  std::uint32_t load() const { return value_.load(std::memory_order_acquire); }
+  // Sets `next` where the word is `seen`; else changes `seen` to what it is. Whoever has changed a
+  // word wakes those who parked on it.
+  bool change(std::uint32_t& seen, std::uint32_t next) {
+    return value_.compare_exchange_strong(seen, next);
   }
-  for (; !done(seen); seen = word.load(std::memory_order_acquire)) {
-    word.wait(seen, std::memory_order_acquire);
-  }
-  return seen;
-}
+  void flip(std::uint32_t bits) { value_.fetch_xor(bits); }
+  void keep(std::uint32_t bits) { value_.fetch_and(bits); }
 
-inline void set_aborted(Word& word) {
-  word.fetch_or(aborted_bit);
-  word.notify_all();
-}
+  // A thread counts itself before it looks a last time, and a waker looks after it has changed the
+  // word: in the one order of all these, one of the two sees the other.
+  void wake() {
+    if (parked_.load() > 0) futex(FUTEX_WAKE_PRIVATE, INT_MAX);
+  }
+
+  void set_aborted() {
+    value_.fetch_or(aborted_bit);
+    wake();
+  }
+
+  // The first value that is `done`. Looks that often before it parks: never leaving the core, as
+  // who yields to a thread that computes has it back after a time slice, but who parks is woken.
+  template <class Done>
+  std::uint32_t await(int looks, Done done) {
+    std::uint32_t seen = load();
+    for (int look = 0; look < looks && !done(seen); ++look) {
+      relax();
+      seen = load();
+    }
+    if (done(seen)) return seen;
+    parked_.fetch_add(1);
+    for (seen = value_.load(); !done(seen); seen = value_.load()) futex(FUTEX_WAIT_PRIVATE, seen);
+    parked_.fetch_sub(1);
+    return seen;
+  }
+
+ private:
+  void futex(int operation, std::uint32_t value) {
+    static_assert(sizeof value_ == 4);
+    syscall(SYS_futex, &value_, operation, value, nullptr, nullptr, 0);
+  }
+
+  std::atomic<std::uint32_t> value_{0};
+  std::atomic<std::uint32_t> parked_{0};
+};
 
 // A barrier that can be aborted. The word holds twice the number of arrivals, modulo 2^32. Nobody
 // arrives after an abort, so either all members pass a given meeting or none does.
 class Gate {
  public:
   // `target` belongs to the member and starts at 0. False: aborted before the last one came.
-  bool pass(std::uint32_t& target, int members, int spins) {
+  bool pass(std::uint32_t& target, int members, int looks) {
+    std::uint32_t seen = target;  // where this member is the first
     target += 2 * static_cast<std::uint32_t>(members);
-    std::uint32_t seen = word_.load(std::memory_order_acquire);
-    do {
+    while (!word_.change(seen, seen + 2)) {
       if (seen & aborted_bit) return false;
-    } while (!word_.compare_exchange_weak(seen, seen + 2));
+    }
     const auto all_here = [target](std::uint32_t value) {
       return static_cast<std::int32_t>((value & ~aborted_bit) - target) >= 0;
     };
     if (all_here(seen + 2)) {
-      word_.notify_all();
+      word_.wake();
       return true;
     }
-    return all_here(await(word_, spins, [&](std::uint32_t value) {
-      return all_here(value) || (value & aborted_bit) != 0;
-    }));
+    return all_here(word_.await(
+        looks, [&](std::uint32_t value) { return all_here(value) || (value & aborted_bit) != 0; }));
   }
 
-  void abort() { set_aborted(word_); }
+  void abort() { word_.set_aborted(); }
 
  private:
-  alignas(line_bytes) Word word_{0};
+  alignas(line_bytes) Word word_;
 };
 
 // One direction between two members. The sender moves idle -> offered, the receiver moves
@@ -78,13 +107,13 @@ class Gate {
 struct Channel {
   static constexpr std::uint32_t idle = 0, offered = 2, claimed = 4, refused = 6;
 
-  alignas(line_bytes) Word state{idle};
+  alignas(line_bytes) Word state;
   const void* data = nullptr;
   std::int64_t sent_bytes = 0, wanted_bytes = 0;
 
   void settle(std::uint32_t next) {
-    state.fetch_xor(claimed ^ next);
-    state.notify_all();
+    state.flip(claimed ^ next);
+    state.wake();
   }
 };
 

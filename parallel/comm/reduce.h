@@ -1,5 +1,6 @@
 // Sums and maxima over the members' buffers, always in the order of the members: for 16-bit types
-// in fp32 and rounded once. For implementations of Comm.
+// in fp32 and rounded once. Some of the sources that include this are compiled for each instruction
+// set, so that nothing here has external linkage.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "workloads/base/mutation.h"
 
 namespace mb {
+namespace {
 
 // Integers are added and multiplied modulo 2 to the number of their bits.
 struct Sum {
@@ -53,36 +55,31 @@ struct Min {
 };
 struct Avg : Sum {};  // divided once all are added
 
-// A block of a reduction, small enough to stay in the first-level cache.
+// A block of a reduction: a few cache lines, so that what is read and what is written overlap.
 template <class T>
 class Block {
  public:
-  static constexpr std::int64_t capacity = 4096 / sizeof(Main<T>);
+  static constexpr std::int64_t capacity = 512 / sizeof(Main<T>);
 
   // Elements [begin, begin + count) of buffers[0] op buffers[1] op ..., at most `capacity`.
   template <class Op>
   void reduce(const std::vector<const void*>& buffers, std::int64_t begin, std::int64_t count,
               Op op) {
-    const auto from = [&](std::size_t k) { return static_cast<const T*>(buffers[k]) + begin; };
     count_ = count;
-    if (buffers.size() == 1) {
-      std::memcpy(stored(), from(0), count * sizeof(T));
-      return;
-    }
-    combine(from(0), from(1), op);
-    for (std::size_t k = 2; k < buffers.size(); ++k) combine(wide_, from(k), op);
-    const bool divide =
-        std::is_same_v<Op, Avg> || (mutated("mean_instead_of_sum") && std::is_same_v<Op, Sum>);
-    if (divide) {
-      for (std::int64_t i = 0; i < count; ++i) wide_[i] /= static_cast<Main<T>>(buffers.size());
-    }
-    if constexpr (!kIsMain<T>) {
-      for (std::int64_t i = 0; i < count; ++i) rounded_[i] = T(wide_[i]);
-    }
+    // Loops of a known length, but for the last block.
+    count == capacity ? reduce(buffers, begin, op, std::integral_constant<int, capacity>())
+                      : reduce(buffers, begin, op, static_cast<int>(count));
   }
 
+  // What has been reduced.
+  const T* data() const {
+    if constexpr (kIsMain<T>) return wide_;
+    if constexpr (!kIsMain<T>) return rounded_;
+  }
+  std::int64_t bytes() const { return count_ * static_cast<std::int64_t>(sizeof(T)); }
+
   void store(void* to, std::int64_t begin) {
-    std::memcpy(static_cast<T*>(to) + begin, stored(), count_ * sizeof(T));
+    std::memcpy(static_cast<T*>(to) + begin, data(), bytes());
   }
 
  private:
@@ -90,12 +87,35 @@ class Block {
     if constexpr (kIsMain<T>) return wide_;
     if constexpr (!kIsMain<T>) return rounded_;
   }
-  // a may be the block itself.
-  template <class A, class Op>
-  void combine(const A* a, const T* b, Op op) {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < count_; ++i)
-      wide_[i] = op(static_cast<Main<T>>(a[i]), static_cast<Main<T>>(b[i]));
+
+  template <class Op, class Count>
+  void reduce(const std::vector<const void*>& buffers, std::int64_t begin, Op op, Count count) {
+    const auto from = [&](std::size_t k) { return static_cast<const T*>(buffers[k]) + begin; };
+    if (buffers.size() == 1) {
+      for (int i = 0; i < count; ++i) stored()[i] = from(0)[i];
+      return;
+    }
+    combine(wide_, from(0), from(1), op, count);
+    for (std::size_t k = 2; k < buffers.size(); ++k) append(wide_, from(k), op, count);
+    const bool divide =
+        std::is_same_v<Op, Avg> || (mutated("mean_instead_of_sum") && std::is_same_v<Op, Sum>);
+    if (divide) {
+      for (int i = 0; i < count; ++i) wide_[i] /= static_cast<Main<T>>(buffers.size());
+    }
+    if constexpr (!kIsMain<T>) {
+      for (int i = 0; i < count; ++i) rounded_[i] = T(wide_[i]);
+    }
+  }
+
+  template <class Op, class Count>
+  static void combine(Main<T>* __restrict to, const T* __restrict a, const T* __restrict b, Op op,
+                      Count count) {
+    for (int i = 0; i < count; ++i)
+      to[i] = op(static_cast<Main<T>>(a[i]), static_cast<Main<T>>(b[i]));
+  }
+  template <class Op, class Count>
+  static void append(Main<T>* __restrict to, const T* __restrict more, Op op, Count count) {
+    for (int i = 0; i < count; ++i) to[i] = op(to[i], static_cast<Main<T>>(more[i]));
   }
 
   std::int64_t count_ = 0;
@@ -116,7 +136,7 @@ void reduce_blocks(const std::vector<const void*>& buffers, std::int64_t begin, 
 
 // Calls fn(T{}, op).
 template <class Fn>
-void dispatch(DType type, ReduceOp op, Fn fn) {
+constexpr void dispatch(DType type, ReduceOp op, Fn fn) {
   const auto with_op = [&](auto zero) {
     switch (op) {
       case ReduceOp::sum:
@@ -155,4 +175,5 @@ void dispatch(DType type, ReduceOp op, Fn fn) {
   }
 }
 
+}  // namespace
 }  // namespace mb

@@ -4,7 +4,7 @@
 #include <bit>
 #include <map>
 #include <numeric>
-#include <vector>
+#include <utility>
 
 #include "parallel/comm/steps.h"
 
@@ -14,41 +14,26 @@ namespace {
 // What every member sends over links of each class, and every node to others.
 class Loads {
  public:
-  explicit Loads(std::span<const int> nodes)
-      : nodes_(nodes), intra_(nodes.size()), inter_(nodes.size()) {
+  explicit Loads(std::span<const int> nodes) : nodes_(nodes), sent_(nodes.size()) {
     for (int node : nodes) ++members_[node];
   }
   int size() const { return static_cast<int>(nodes_.size()); }
-  bool same_node(int a, int b) const { return nodes_[a] == nodes_[b]; }
-  int members_beside(int member) const { return members_.at(nodes_[member]); }
 
   void send(int from, int to, double bytes) {
-    (same_node(from, to) ? intra_ : inter_)[from] += bytes;
+    (nodes_[from] == nodes_[to] ? sent_[from].intra : sent_[from].inter) += bytes;
   }
   // The same to every other member.
   void send_to_all(int from, double bytes) {
-    const int beside = members_beside(from);
-    intra_[from] += bytes * (beside - 1);
-    inter_[from] += bytes * (size() - beside);
+    const int beside = members_.at(nodes_[from]);
+    sent_[from].intra += bytes * (beside - 1);
+    sent_[from].inter += bytes * (size() - beside);
   }
 
-  Wire wire() const {
-    Wire wire;
-    std::map<int, double> leaving;
-    for (int k = 0; k < size(); ++k) {
-      wire.intra = std::max(wire.intra, intra_[k]);
-      wire.inter = std::max(wire.inter, inter_[k]);
-      wire.total_intra += intra_[k];
-      wire.total_inter += inter_[k];
-      leaving[nodes_[k]] += inter_[k];
-    }
-    for (const auto& [node, bytes] : leaving) wire.node = std::max(wire.node, bytes);
-    return wire;
-  }
+  std::vector<MemberWire> take() { return std::move(sent_); }
 
  private:
   std::span<const int> nodes_;
-  std::vector<double> intra_, inter_;
+  std::vector<MemberWire> sent_;
   std::map<int, int> members_;  // by node
 };
 
@@ -244,10 +229,10 @@ LinkClass link_class(std::span<const int> nodes) {
   return by_node.size() == nodes.size() ? LinkClass::inter : LinkClass::mixed;
 }
 
-Wire wire_of(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
-             std::span<const int> nodes) {
+std::vector<MemberWire> wire_by_member(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
+                                       std::span<const int> nodes) {
   Loads loads(nodes);
-  if (nodes.size() < 2) return loads.wire();
+  if (nodes.size() < 2) return loads.take();
   const auto size = static_cast<double>(bytes);
   switch (in_effect(kind, algorithm)) {
     case Algorithm::ring:
@@ -265,7 +250,23 @@ Wire wire_of(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
     default:
       add_direct(loads, kind, size);
   }
-  return loads.wire();
+  return loads.take();
+}
+
+Wire wire_of(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
+             std::span<const int> nodes) {
+  const std::vector<MemberWire> sent = wire_by_member(kind, algorithm, bytes, nodes);
+  Wire wire;
+  std::map<int, double> leaving;
+  for (std::size_t k = 0; k < sent.size(); ++k) {
+    wire.intra = std::max(wire.intra, sent[k].intra);
+    wire.inter = std::max(wire.inter, sent[k].inter);
+    wire.total_intra += sent[k].intra;
+    wire.total_inter += sent[k].inter;
+    leaving[nodes[k]] += sent[k].inter;
+  }
+  for (const auto& [node, bytes_out] : leaving) wire.node = std::max(wire.node, bytes_out);
+  return wire;
 }
 
 std::optional<double> busbw_ceiling(CollectiveKind kind, Algorithm algorithm,

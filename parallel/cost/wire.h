@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "parallel/comm/collective.h"
 #include "parallel/cost/machine.h"
@@ -28,6 +29,13 @@ struct Wire {
 // algorithm lacks go direct.
 Wire wire_of(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
              std::span<const int> nodes);
+
+// What each member sends, by class of link.
+struct MemberWire {
+  double intra = 0, inter = 0;
+};
+std::vector<MemberWire> wire_by_member(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
+                                       std::span<const int> nodes);
 
 // Largest busbw that links of `machine` admit for it, in bytes per second: each member drives one
 // link of each class at its full rate one way. nullopt for one member.

@@ -114,6 +114,19 @@ def make_row(mesh="pp4", micro_batches=8, schedule="1f1b", mode="threads", steps
     }
 
 
+def make_place_row(orders=("tp,dp",), inter_mib=0, simulated_s=1.0, measured_s=()):
+    """A row of meshbench place: an order of dp2.tp2 on two nodes that sends so much between them."""
+    row = failed_row()
+    step = metric_of(list(measured_s), "s") if measured_s else absent("s", "not run; --run measures it")
+    axis = {"axis": "tp", "ranks": 2, "groups": 2, "crossing": 2 if inter_mib else 0,
+            "link": "inter" if inter_mib else "intra", "intra_bytes": MIB, "inter_bytes": inter_mib * MIB, "seconds": 0.1}
+    return {**row, "suite": "place", "status": "ok", "status_detail": {},
+            "params": {**row["params"], "mesh": "dp2.tp2", "link": "none"}, "machine": {"name": "h100x8"},
+            "metrics": {"step_s": step, "simulated_step_s": metric_of([simulated_s], "s")},
+            "placement": {"orders": list(orders), "nodes": 2, "crossing_axes": ["tp"] if inter_mib else [],
+                          "intra_bytes": MIB, "inter_bytes": inter_mib * MIB, "times_the_best": 1.0, "axes": [axis]}}
+
+
 def failed_row(status="oom", message="needs 9 GiB, has 8 GiB"):
     """A row of a launch that measured nothing."""
     row = make_row()

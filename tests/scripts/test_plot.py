@@ -8,8 +8,8 @@ import pytest
 
 import plot
 import rows as rows_of
-from conftest import MIB, ROOT, absent, failed_row, make_row, make_trace, many_rows, metric_of
-from figures import bubble, breakdown, gantt, look, memory
+from conftest import MIB, ROOT, absent, failed_row, make_place_row, make_row, make_trace, many_rows, metric_of
+from figures import bubble, breakdown, gantt, look, memory, placement
 
 pytestmark = pytest.mark.filterwarnings("error")
 OF_ROWS = {"bubble": bubble.bubble, "breakdown": breakdown.breakdown, "memory": memory.memory}
@@ -259,3 +259,30 @@ def test_help_has_examples():
     shown = subprocess.run([sys.executable, ROOT / "scripts" / "plot.py", "--help"], capture_output=True, text=True,
                            check=True).stdout
     assert shown.count("scripts/plot.py ") >= 3 and "Exit codes" in shown
+
+
+def test_placement_draws_orders_from_the_fastest_on_with_their_bytes_and_times():
+    figure = placement.placement([make_place_row(("dp,tp",), 64, 3.0, (6.0, 5.0, 7.0)),
+                                  make_place_row(("tp,dp", "tp,dp"), 0, 1.5, (2.0, 2.0))])
+    left, right = figure.axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["tp,dp\n= tp,dp", "dp,tp"]
+    assert bars(left) == [(0, 64)]
+    assert [width for _, width in bars(right)] == [1.5, 3.0, 2.0, 6.0]
+    assert [t.get_text() for t in right.texts] == ["1.00", "2.00", "1.00", "3.00"]
+
+
+def test_placement_without_a_run_has_virtual_time_alone():
+    _, right = placement.placement([make_place_row(), make_place_row(("dp,tp",), 64, 3.0)]).axes
+    assert [width for _, width in bars(right)] == [1.0, 3.0]
+
+
+def test_placement_wants_rows_of_orders():
+    with pytest.raises(look.NoData, match="meshbench place"):
+        placement.placement([make_row()])
+
+
+def test_placement_is_drawn_for_every_case_that_is_there(row_file, tmp_path):
+    rows = [make_place_row(), make_place_row(("dp,tp",), 3, 2.0)]
+    rows[1]["params"]["mesh"] = "dp4.tp2"
+    assert len(placement.placement(rows).axes) == 4
+    assert plot.main(["placement", str(row_file(rows)), "--out", str(tmp_path)]) == 0

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import rows
-from conftest import absent, failed_row, make_row, many_rows
+from conftest import absent, failed_row, make_place_row, make_row, many_rows
 
 
 def test_rows_survive_being_written_and_read(row_file):
@@ -100,6 +100,10 @@ def test_table_gives_a_bubble_to_pipelines_alone():
 def test_table_shows_the_loss_of_the_first_step_that_was_trained():
     row = {**make_row(), "training": {"losses": [5.9, 5.8, 5.5, 5.1]}}
     assert "5.900 -> 5.100" in rows.table([row])
+
+
+def test_table_names_rows_of_other_suites():
+    assert rows.table([make_place_row()]).splitlines()[1].split()[:3] == ["dp2.tp2", "place", "-"]
 
 
 def test_main_prints_rows_and_says_what_is_missing(row_file, tmp_path, capsys):

@@ -6,6 +6,7 @@
 
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
+#include "tests/support/launched.h"
 
 namespace mb::test {
 
@@ -17,11 +18,14 @@ Trainer::Trainer(const ModelConfig& model, const Mesh& mesh, StepOptions options
       static_cast<int>(train.global_batch / mesh.data_size() / options.micro_batch);
   plan_ = plan_step(model, mesh, options);
   validate(plan_);
-  executor_ = make_thread_executor(plan_, {.init = train.init,
-                                           .batches = train.batches ? train.batches : markov_.get(),
-                                           .timeout_s = 30,
-                                           .delays = train.delays,
-                                           .poison = train.poison});
+  const LiveSettings settings{.init = train.init,
+                              .batches = train.batches ? train.batches : markov_.get(),
+                              .timeout_s = 30,
+                              .delays = train.delays,
+                              .poison = train.poison};
+  MpiWorld* const ranks = train.on_threads ? nullptr : launched();
+  executor_ = ranks && ranks->size() == mesh.world() ? make_live_executor(plan_, settings, *ranks)
+                                                     : make_thread_executor(plan_, settings);
 }
 
 Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
@@ -30,11 +34,15 @@ Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& opt
   Trained trained;
   for (int i = 0; i < train.steps; ++i) {
     trained.steps.push_back(trainer.step());
+    if (launched() && !train.on_threads && i + 1 < train.steps) continue;  // gathering takes long
     trained.gradients = trainer.gradients(trained.steps.back());
     trained.parameters = trainer.parameters();
   }
   return trained;
 }
+
+bool runs_here(const Case& c) { return !launched() || launched()->size() == c.mesh.world(); }
+bool judges() { return !launched() || launched()->rank() == 0; }
 
 Case case_of(const std::string& words) { return parse_case(split_words(words)); }
 

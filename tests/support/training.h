@@ -1,4 +1,5 @@
-// Trains a small model on a mesh of threads and gathers what the ranks hold into unsharded tensors.
+// Trains a small model on a mesh of threads, or of the MPI ranks that this program is one of, and
+// gathers what the ranks hold into unsharded tensors.
 #pragma once
 
 #include <memory>
@@ -25,7 +26,13 @@ struct TrainOptions {
   InitOptions init{.seed = 1, .perturbed = true};
   Delays delays = {};
   bool poison = false;
+  bool on_threads = false;  // of this process, under mpirun too
 };
+
+// Under mpirun a case runs where it has as many ranks as were started, and rank 0 judges.
+bool runs_here(const Case& c);
+bool judges();
+
 // Ranks that have taken no step yet. `options.micro_batches` is set from the global batch.
 class Trainer {
  public:
@@ -46,7 +53,7 @@ class Trainer {
   std::unique_ptr<Executor> executor_;
 };
 
-// After every step, ranks that hold the same element have to hold the same bits.
+// After every step, under mpirun after the last, ranks that hold the same element have to hold the same bits.
 Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
               const TrainOptions& train);
 

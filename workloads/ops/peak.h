@@ -8,6 +8,7 @@
 
 #include "workloads/base/dtype.h"
 #include "workloads/base/pages.h"
+#include "workloads/ops/stores.h"
 
 namespace mb {
 
@@ -24,7 +25,6 @@ double measure_triad_gb_per_s();
 class Bandwidth {
  public:
   enum class Pattern : std::uint8_t { triad, copy };  // a = b + s * c, a = b
-  enum class Stores : std::uint8_t { ordinary, streaming };
 
   // Throws Error unless there is a thread or more and each has 64 bytes of each array.
   Bandwidth(int threads, std::int64_t array_bytes);

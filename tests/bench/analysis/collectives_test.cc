@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "parallel/exec/sim_executor.h"
 #include "tests/bench/synthetic.h"
 
 namespace mb {
@@ -66,6 +67,61 @@ TEST(Collectives, OperationsAreCountedOnceHoweverLanesAreShared) {
   }
   EXPECT_EQ(messages, 4 * 2 * 3);  // pipelines, directions, micro-batches
   EXPECT_EQ(scalars, 1);
+}
+
+// A simulated machine's links are found again by the fit, and no transfer beats its ceiling.
+TEST(Collectives, OfVirtualTimeLieOnTheLinesOfTheirLinks) {
+  StepShape shape = small_shape("dp2.pp2.tp4", "1f1b", 3);
+  shape.mesh.set_ranks_per_node(4);
+  const Machine machine = find_machine("h100x8");
+  const Plan plan = plan_step(shape.model, shape.mesh, shape.options);
+  const std::vector<Timeline> steps = {simulate(plan, *make_roofline_cost(plan, machine))};
+  const LinkModel model{.algorithm = Algorithm::ring,
+                        .links = LinkShape{.intra = machine.intra, .inter = machine.inter}};
+  const auto profiles = profile_collectives(plan, steps, 0, model);
+  for (const CollectiveProfile& p : profiles) {
+    if (p.axis == "tp") {
+      EXPECT_EQ(p.link, LinkClass::intra);
+      EXPECT_DOUBLE_EQ(*p.ceiling_bytes_per_s, 450e9);
+    }
+    if (p.axis == "dp" || p.axis == "pp") {
+      EXPECT_EQ(p.link, LinkClass::inter);
+      EXPECT_DOUBLE_EQ(*p.ceiling_bytes_per_s, 50e9);
+    }
+    EXPECT_EQ(p.algorithm.has_value(), p.kind != "send_recv");
+    EXPECT_LE(p.ceiling_fraction().value_or(0), 1) << p.axis << ' ' << p.site;
+  }
+  int lines = 0;
+  for (const auto& [link, fit] : fit_links(profiles)) {
+    if (!fit.bytes_per_s || link == LinkClass::mixed) continue;
+    const Link& truth = link == LinkClass::intra ? machine.intra : machine.inter;
+    EXPECT_NEAR(*fit.latency_s, truth.latency_us * 1e-6, 1e-9) << "times are whole nanoseconds";
+    EXPECT_LT(fit.error, 1e-3);
+    ++lines;
+  }
+  EXPECT_EQ(lines, 2);
+}
+
+TEST(Collectives, WithoutKnownLinksSayWhy) {
+  HandPlan hand("dp4");
+  hand.all_reduce(0, group_of(Axis::dp), Stream::dp);
+  const std::vector<Timeline> steps = {empty_timeline(hand.plan)};
+  const auto profile = profile_collectives(hand.plan, steps);
+  EXPECT_FALSE(profile[0].ceiling_bytes_per_s);
+  EXPECT_NE(profile[0].no_ceiling.find("memory"), std::string::npos);
+  EXPECT_EQ(profile[0].steps, 6);
+  EXPECT_DOUBLE_EQ(profile[0].link_bytes, 600);
+}
+
+TEST(Collectives, OverALinkThatANodeSharesHaveTheNodesCeiling) {
+  HandPlan hand("dp4");
+  hand.plan.mesh.set_ranks_per_node(2);
+  hand.all_reduce(0, group_of(Axis::dp), Stream::dp);
+  const std::vector<Timeline> steps = {empty_timeline(hand.plan)};
+  LinkModel model{.links = parse_link_shape("intra:8GB/s,0us;inter:1GB/s/node,0us", "link")};
+  const auto profile = profile_collectives(hand.plan, steps, 0, model);
+  EXPECT_EQ(profile[0].link, LinkClass::mixed);
+  EXPECT_DOUBLE_EQ(*profile[0].ceiling_bytes_per_s, 1e9) << "one member of a node sends to others";
 }
 
 TEST(Collectives, SitesLoseTheirNumbers) {

@@ -97,6 +97,15 @@ TEST(Case, PlacesRanksOnNodes) {
   }
 }
 
+TEST(Case, ShapesLinks) {
+  const std::string words = "mesh=dp2 link=intra:4GB/s,2us;inter:0.5GB/s/node,20us";
+  EXPECT_EQ(parse(words).link->inter.latency_us, 20);
+  const std::string printed = to_text(parse(words));
+  EXPECT_NE(printed.find("link='intra:"), std::string::npos) << printed;
+  EXPECT_EQ(parse_case(split_words(printed)).link, parse(words).link);
+  EXPECT_FALSE(parse("link=none").link);
+}
+
 TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
   expect_contains(refusal("meesh=dp2"), {"meesh=dp2", "did you mean 'mesh'"});
   expect_contains(refusal("mesh"), {"'mesh'", "key=value"});
@@ -131,6 +140,9 @@ TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
   expect_contains(refusal("micro_batch=1000000000 global_batch=1000000000 model=llama3-405b"),
                   {"micro_batch=1000000000", "smaller"});
   expect_contains(refusal("machine=h100x8"), {"machine=h100x8", "mode=sim"});
+  expect_contains(refusal("mode=sim link=intra:1GB/s,1us;inter:1GB/s,1us"),
+                  {"link=", "machine.link_gb_per_s"});
+  expect_contains(refusal("link=fast"), {"link=fast", "intra:"});
   expect_contains(refusal("order="), {"order=", "tp-dp-pp"});
   expect_contains(refusal("mode=sim ranks_per_node=2"), {"machine.ranks_per_node=2"});
   expect_contains(refusal("mesh=dp2 ranks_per_node=1 nodes=0,1"), {"nodes=", "one of them"});

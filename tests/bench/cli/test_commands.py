@@ -16,7 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
 VERBS = [
-    "run", "sim", "plan", "theory", "traffic", "memory", "coll", "models", "machines", "schedules", "cases"
+    "run", "sim", "plan", "theory", "place", "traffic", "memory", "coll", "models", "machines", "schedules",
+    "cases",
 ]
 SMALL = ["model=gpt-tiny", "mesh=dp2.pp2", "global_batch=8", "steps=2", "warm_up=1"]
 

@@ -3,6 +3,7 @@
 // order.
 #include <gtest/gtest.h>
 
+#include "tests/support/launched.h"
 #include "tests/support/training.h"
 #include "workloads/base/error.h"
 
@@ -56,6 +57,14 @@ void expect_same_bits(const std::string& words, const std::vector<std::string>& 
 }
 
 class Rich : public testing::TestWithParam<std::string> {};
+
+// Under mpirun, where everything above it is the same, communication is not.
+TEST_P(Rich, CaseTrainsOnProcessesToTheBitsOfThreads) {
+  const Case c = test::case_of(kModel + GetParam());
+  if (!test::launched() || !test::runs_here(c)) GTEST_SKIP() << "of mpirun with as many ranks";
+  const test::Trained ranks = train(GetParam());
+  if (test::judges()) expect_same_bits(ranks, train(GetParam(), {.on_threads = true}));
+}
 
 TEST_P(Rich, CaseTrainsToTheSameBitsTwice) { expect_same_bits(GetParam(), {""}); }
 

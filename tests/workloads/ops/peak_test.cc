@@ -26,7 +26,7 @@ TEST(Peak, AnElementTypeWithoutKernelsIsAnError) {
 TEST(Bandwidth, IsFiniteAndPositiveForAllPatternsAndStores) {
   const Bandwidth memory(2, 1 << 20);
   for (const auto pattern : {Bandwidth::Pattern::triad, Bandwidth::Pattern::copy}) {
-    for (const auto stores : {Bandwidth::Stores::ordinary, Bandwidth::Stores::streaming}) {
+    for (const auto stores : {Stores::ordinary, Stores::streaming}) {
       const double rate = memory.gb_per_s(pattern, stores, 3);
       EXPECT_TRUE(std::isfinite(rate));
       EXPECT_GT(rate, 0);

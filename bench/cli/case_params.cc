@@ -1,0 +1,24 @@
+#include "bench/cli/case_params.h"
+
+#include "parallel/strategy/layout.h"
+#include "workloads/model/counts.h"
+
+namespace mb {
+
+std::map<std::string, Fact> params_of(const Case& c) {
+  std::map<std::string, Fact> params;
+  for (const CaseKey& key : case_keys()) {
+    if (key.name != "machine" || c.mode == Mode::sim) params[std::string(key.name)] = key.get(c);
+  }
+  params["parameters"] = parameter_count(c.model);
+  const PipelineShape shape = pipeline_shape(c.mesh, c.options);
+  params["micro_batches"] = static_cast<std::int64_t>(shape.micro_batches);
+  params["chunks"] = static_cast<std::int64_t>(shape.chunks);
+  params["group"] = static_cast<std::int64_t>(shape.group_or_ranks());
+  params["zero"] = static_cast<std::int64_t>(c.options.zero);
+  params["dropout"] = c.options.dropout;
+  params["first_loss_scale"] = c.options.loss_scale;
+  return params;
+}
+
+}  // namespace mb

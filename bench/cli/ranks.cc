@@ -1,0 +1,111 @@
+#include "bench/cli/ranks.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include "bench/cli/commands.h"
+#include "parallel/comm/launcher.h"
+#include "parallel/comm/mpi_library.h"
+#include "workloads/base/error.h"
+
+namespace mb {
+namespace {
+
+std::unique_ptr<MpiWorld> started;
+
+// What would start a case, for messages.
+std::string command_for(const Case& c) {
+  return cat("mpirun -n ", c.mesh.world(), " meshbench run ", to_text(c));
+}
+
+std::string host_name() {
+  char name[256] = "";
+  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+}  // namespace
+
+bool reports() {
+  const std::optional<Launcher> by = launcher();
+  return !by || by->rank == 0;
+}
+
+void silence_unless_reporting() {
+  if (!reports() && !std::freopen("/dev/null", "w", stdout)) std::fclose(stdout);
+}
+
+void check_launch(const Case& c) {
+  const std::optional<Launcher> by = launcher();
+  const int world = c.mesh.world();
+  if (c.mode != Mode::mpi) {
+    require(!by || by->size == 1, "started ", by ? by->size : 1, " times by ", by ? by->name : "",
+            ", and mode=", name_of(c.mode),
+            " runs all ranks in one process; give mode=mpi, or start "
+            "it once, without ",
+            by ? by->name : "");
+    return;
+  }
+  require(by || world == 1, "mode=mpi: mesh=", c.mesh.to_text(), " wants ", world,
+          " processes, and this one was started alone; start them with: ", command_for(c));
+  require(!by || by->size == world, "mesh=", c.mesh.to_text(), " has ", world, " ranks, and ",
+          by ? by->name : "", " has started ", by ? by->size : 1,
+          "; start as many: ", command_for(c));
+}
+
+CaseWorld::CaseWorld(const Case& c) {
+  if (c.mode == Mode::mpi) {
+    world_ = &mpi_world();
+    return;
+  }
+  threads_.emplace(c.mesh.world());
+  world_ = &*threads_;
+  if (!c.link) return;
+  shaped_.emplace(*threads_, *c.link, c.mesh.nodes_of(threads_->local_ranks()));
+  world_ = &*shaped_;
+}
+
+MpiWorld& mpi_world() {
+  if (!started) started = std::make_unique<MpiWorld>();
+  return *started;
+}
+
+std::string mpi_text() {
+  const std::vector<MpiWorld::Host> hosts = mpi_world().hosts();
+  std::string text = cat(mpi_world().library(), ", ",
+                         hosts.size() == 1 ? "on one host" : cat("on ", hosts.size(), " hosts: "));
+  if (hosts.size() == 1) return text;
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    text += cat(i ? ", " : "", hosts[i].name, " (", hosts[i].ranks, ")");
+  return text;
+}
+
+int fail(const std::string& program, const std::string& message, int exit_code) {
+  using namespace std::chrono_literals;
+  const bool speaks = reports();
+  std::fflush(stdout);
+  if (started) {
+    // What has gone wrong on all is told by rank 0.
+    if (!speaks) std::this_thread::sleep_for(300ms);
+    const int rank = started->rank();
+    started->abort(
+        speaks ? message : cat("rank ", rank, " on ", started->host_of(rank), ": ", message),
+        exit_code);
+  }
+  if (speaks) {
+    fmt::print(stderr, "{}: {}\n", program, message);
+  } else if (exit_code == kExitUsage) {
+    std::this_thread::sleep_for(1s);  // rank 0 says the same, unless a launcher ends it first
+  } else {
+    fmt::print(stderr, "{}: rank {} on {}: {}\n", program, launcher()->rank, host_name(), message);
+  }
+  return exit_code;
+}
+
+void finish_ranks() { started.reset(); }
+
+}  // namespace mb

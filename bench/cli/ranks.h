@@ -1,0 +1,47 @@
+// Where the ranks of a case run, and who of several processes reports.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/cli/case.h"
+#include "parallel/comm/comm.h"
+#include "parallel/comm/mpi_world.h"
+#include "parallel/exec/shaped_world.h"
+
+namespace mb {
+
+// Of the processes that a launcher has started, rank 0 alone; a program by itself.
+bool reports();
+// Sends the stdout of a process that does not report nowhere.
+void silence_unless_reporting();
+
+// Throws Error unless the case fits what started this process: mode=mpi by mpirun or srun with a
+// process for each rank, all else alone.
+void check_launch(const Case& c);
+
+// The ranks as threads, with the links of the case, or as the processes of MPI.
+class CaseWorld {
+ public:
+  explicit CaseWorld(const Case& c);
+  World& operator*() { return *world_; }
+
+ private:
+  std::optional<ThreadWorld> threads_;
+  std::optional<ShapedWorld> shaped_;
+  World* world_ = nullptr;
+};
+
+// The MPI world of this process; starts MPI where it has not been.
+MpiWorld& mpi_world();
+// "Open MPI, on 2 hosts: a (2), b (2)"
+std::string mpi_text();
+
+// Tells an error once, names the rank where that matters, and ends the other processes. Returns the
+// exit code.
+int fail(const std::string& program, const std::string& message, int exit_code);
+// At the end of a program that has not failed: waits for the other processes.
+void finish_ranks();
+
+}  // namespace mb

@@ -1,0 +1,506 @@
+#include "parallel/comm/mpi_comm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "parallel/comm/reduce.h"
+#include "workloads/base/error.h"
+
+namespace mb {
+namespace {
+
+// A part up to this size travels with the message that says what is called.
+constexpr std::int64_t small_bytes = 2 << 10;
+
+enum Tag : int { kHead, kParts, kSend, kAnswer, kSendBytes, kNow };
+
+std::byte* at(void* data, std::int64_t bytes) { return static_cast<std::byte*>(data) + bytes; }
+const std::byte* at(const void* data, std::int64_t bytes) {
+  return static_cast<const std::byte*>(data) + bytes;
+}
+void copy(void* to, const void* from, std::int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace
+
+struct MpiComm::Head {
+  Call call = Call::barrier;
+  DType type = DType::fp32;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;
+  std::int64_t count = 0;
+  std::int64_t bytes = 0, wanted_bytes = 0;  // of the part for the receiver, and of the one from it
+
+  Entry entry() const {
+    return {.call = call, .type = type, .op = op, .root = root, .count = count};
+  }
+};
+
+struct MpiComm::Slot {
+  Head head;
+  std::byte part[small_bytes];
+};
+
+MpiComm::MpiComm(const MpiLink& link, std::string name, std::vector<int> members, int index)
+    : link_(link),
+      name_(std::move(name)),
+      members_(std::move(members)),
+      index_(index),
+      outs_(members_.size()),
+      ins_(members_.size()),
+      sent_(new Slot[members_.size()]),
+      received_(new Slot[members_.size()]),
+      sources_(members_.size()) {
+  // Tags tell groups apart that form at the same time; every MPI has at least 2^15 of them.
+  const int tag = static_cast<int>(std::hash<std::string>()(name_) % 32768);
+  link_.check(link_.mpi->make_group(members_.data(), size(), tag, &group_),
+              "MPI_Comm_create_group");
+}
+
+MpiComm::~MpiComm() {
+  if (!link_.aborted) link_.mpi->free_group(&group_);
+}
+
+// --- collectives --------------------------------------------------------------------------------
+
+void MpiComm::clear_parts() {
+  std::fill(outs_.begin(), outs_.end(), Out{});
+  std::fill(ins_.begin(), ins_.end(), In{});
+}
+
+void MpiComm::post_heads(const Entry& mine) {
+  requests_.clear();
+  for (int k = 0; k < size(); ++k) {
+    Head& head = sent_[k].head;
+    head = {mine.call, mine.type, mine.op, mine.root, mine.count, outs_[k].bytes, ins_[k].bytes};
+    if (k == index_) continue;
+    const std::int64_t rides = outs_[k].bytes <= small_bytes ? outs_[k].bytes : 0;
+    copy(sent_[k].part, outs_[k].data, rides);
+    link_.recv(&received_[k], sizeof(Slot), k, kHead, group_, requests_);
+    link_.send(&sent_[k], static_cast<std::int64_t>(sizeof(Head)) + rides, k, kHead, group_,
+               requests_);
+  }
+}
+
+void MpiComm::check_entries(const Entry& mine) const {
+  const auto entry = [&](int k) { return k == index_ ? mine : received_[k].head.entry(); };
+  const Entry first = entry(0);
+  for (int k = 1; k < size(); ++k) {
+    require(match(first, entry(k)), "group ", name_, ": ", to_text(first), " on rank ", members_[0],
+            " meets ", to_text(entry(k)), " on rank ", members_[k]);
+  }
+}
+
+// Where this member and `peer` give different sizes for a part; "" if they do not.
+std::string MpiComm::disagreement(int peer, int element_bytes) const {
+  const Head &mine = sent_[peer].head, &theirs = peer == index_ ? mine : received_[peer].head;
+  const auto text = [&](std::int64_t sent, int sender, std::int64_t wanted, int receiver) {
+    return cat("group ", name_, ": all_to_all_v sends ", sent / element_bytes,
+               " elements from rank ", members_[sender], " to rank ", members_[receiver],
+               ", which wants ", wanted / element_bytes);
+  };
+  if (mine.bytes != theirs.wanted_bytes) return text(mine.bytes, index_, theirs.wanted_bytes, peer);
+  if (theirs.bytes != mine.wanted_bytes) return text(theirs.bytes, peer, mine.wanted_bytes, index_);
+  return "";
+}
+
+// Parts that no head has carried, or all of them where `small_too`.
+void MpiComm::move_parts(bool small_too, const std::vector<bool>* left_out) {
+  requests_.clear();
+  for (int k = 0; k < size(); ++k) {
+    if (k == index_ || (left_out && (*left_out)[k])) continue;
+    if (small_too || ins_[k].bytes > small_bytes)
+      link_.recv(ins_[k].data, ins_[k].bytes, k, kParts, group_, requests_);
+    if (small_too || outs_[k].bytes > small_bytes)
+      link_.send(outs_[k].data, outs_[k].bytes, k, kParts, group_, requests_);
+  }
+  link_.wait(requests_, Waiting::bytes);
+}
+
+void MpiComm::exchange(const Entry& mine) {
+  post_heads(mine);
+  link_.wait(requests_, Waiting::member);
+  check_entries(mine);
+  std::string message;
+  std::vector<bool> left_out;
+  if (mine.call == Call::all_to_all_v) {
+    left_out.resize(members_.size());
+    for (int k = 0; k < size(); ++k) {
+      const std::string unequal = disagreement(k, size_of(mine.type));
+      left_out[k] = !unequal.empty();
+      if (message.empty()) message = unequal;
+    }
+  }
+  // The others' parts still go where they should, as nobody waits for those of this pair.
+  move_parts(/*small_too=*/false, left_out.empty() ? nullptr : &left_out);
+  require(message.empty(), message);
+  for (int k = 0; k < size(); ++k) {
+    if (!ins_[k].data) continue;
+    if (k == index_) {
+      copy(ins_[k].data, outs_[k].data, ins_[k].bytes);
+    } else if (ins_[k].bytes <= small_bytes) {
+      copy(ins_[k].data, received_[k].part, ins_[k].bytes);
+    }
+  }
+}
+
+// What `member` has brought to this one.
+const void* MpiComm::brought(int member, const void* own) const {
+  if (member == index_) return own;
+  return ins_[member].data ? ins_[member].data : received_[member].part;
+}
+
+void MpiComm::reduce_brought(const void* own, void* to, std::int64_t count, DType type,
+                             ReduceOp op) {
+  for (int k = 0; k < size(); ++k) sources_[k] = brought(k, own);
+  dispatch(type, op, [&](auto zero, auto reduce) {
+    reduce_blocks<decltype(zero)>(sources_, 0, count, reduce,
+                                  [&](auto& block, std::int64_t i) { block.store(to, i); });
+  });
+}
+
+// Whole lines of memory, so that no two members write to one.
+std::int64_t MpiComm::part_begin(int member, std::int64_t count, DType type) const {
+  const std::int64_t line = line_bytes / size_of(type), lines = (count + line - 1) / line;
+  return std::min(count, lines * member / size() * line);
+}
+
+// Parts of mine.from to their owners, and each reduced by its owner into its place in `to`; where
+// `to` is null, into scratch memory. Leaves in outs_[index()] where this member's part is.
+void MpiComm::reduce_parts(const Entry& mine, void* to) {
+  const int width = size_of(mine.type);
+  const auto begin = [&](int k) { return part_begin(k, mine.count, mine.type) * width; };
+  const std::int64_t first = begin(index_), bytes = begin(index_ + 1) - first;
+  const std::int64_t room = bytes * (size() + 1);
+  if (room > scratch_bytes_) {
+    scratch_.reset(new std::byte[room]);
+    scratch_bytes_ = room;
+  }
+  for (int k = 0; k < size(); ++k) {
+    outs_[k] = {at(mine.from, begin(k)), begin(k + 1) - begin(k)};
+    ins_[k] = {k == index_ ? nullptr : scratch_.get() + k * bytes, bytes};
+  }
+  exchange(mine);
+  void* result = to ? at(to, first) : scratch_.get() + size() * bytes;
+  reduce_brought(at(mine.from, first), result, bytes / width, mine.type, mine.op);
+  outs_[index_] = {result, bytes};
+}
+
+void MpiComm::all_reduce(const void* from, void* to, std::int64_t count, DType type, ReduceOp op) {
+  link_.enter();
+  check_count("all_reduce", count);
+  const std::int64_t bytes = count * size_of(type);
+  const Entry mine = {
+      .call = Call::all_reduce, .type = type, .op = op, .count = count, .from = from};
+  clear_parts();
+  if (size() == 1) {
+    copy(to, from, bytes);
+  } else if (bytes <= small_bytes) {
+    for (int k = 0; k < size(); ++k) {
+      outs_[k] = {from, bytes};
+      ins_[k] = {nullptr, bytes};
+    }
+    exchange(mine);
+    reduce_brought(from, to, count, type, op);
+  } else {
+    reduce_parts(mine, to);
+    const Out own = outs_[index_];
+    for (int k = 0; k < size(); ++k) {
+      const std::int64_t begin = part_begin(k, count, type), end = part_begin(k + 1, count, type);
+      outs_[k] = own;
+      ins_[k] = {at(to, begin * size_of(type)), (end - begin) * size_of(type)};
+    }
+    move_parts(/*small_too=*/true, nullptr);
+  }
+  carry(count, bytes);
+}
+
+void MpiComm::reduce(const void* from, void* to, std::int64_t count, DType type, ReduceOp op,
+                     int root) {
+  link_.enter();
+  check_count("reduce", count);
+  check_root("reduce to", root);
+  const std::int64_t bytes = count * size_of(type);
+  const Entry mine = {
+      .call = Call::reduce, .type = type, .op = op, .root = root, .count = count, .from = from};
+  clear_parts();
+  if (bytes <= small_bytes) {
+    outs_[root] = {from, bytes};
+    for (int k = 0; index_ == root && k < size(); ++k) ins_[k] = {nullptr, bytes};
+    exchange(mine);
+    if (index_ == root) reduce_brought(from, to, count, type, op);
+  } else {
+    reduce_parts(mine, index_ == root ? to : nullptr);
+    const Out own = outs_[index_];
+    clear_parts();
+    if (index_ != root) outs_[root] = own;
+    for (int k = 0; index_ == root && k < size(); ++k) {
+      const std::int64_t begin = part_begin(k, count, type), end = part_begin(k + 1, count, type);
+      ins_[k] = {at(to, begin * size_of(type)), (end - begin) * size_of(type)};
+    }
+    move_parts(/*small_too=*/true, nullptr);
+  }
+  carry(count, bytes);
+}
+
+void MpiComm::all_gather(const void* from, void* to, std::int64_t count_each, DType type) {
+  link_.enter();
+  check_count("all_gather", count_each);
+  const std::int64_t bytes = count_each * size_of(type);
+  for (int k = 0; k < size(); ++k) {
+    outs_[k] = {from, bytes};
+    ins_[k] = {at(to, k * bytes), bytes};
+  }
+  exchange({.call = Call::all_gather, .type = type, .count = count_each});
+  carry(size() * count_each, size() * bytes);
+}
+
+void MpiComm::reduce_scatter(const void* from, void* to, std::int64_t count_each, DType type,
+                             ReduceOp op) {
+  link_.enter();
+  check_count("reduce_scatter", count_each);
+  const std::int64_t bytes = count_each * size_of(type), room = bytes * size();
+  if (room > scratch_bytes_) {
+    scratch_.reset(new std::byte[room]);
+    scratch_bytes_ = room;
+  }
+  for (int k = 0; k < size(); ++k) {
+    outs_[k] = {at(from, k * bytes), bytes};
+    ins_[k] = {k == index_ ? nullptr : scratch_.get() + k * bytes, bytes};
+  }
+  exchange({.call = Call::reduce_scatter, .type = type, .op = op, .count = count_each});
+  reduce_brought(at(from, index_ * bytes), to, count_each, type, op);
+  carry(size() * count_each, size() * bytes);
+}
+
+void MpiComm::all_to_all(const void* from, void* to, std::int64_t count_each, DType type) {
+  link_.enter();
+  check_count("all_to_all", count_each);
+  const std::int64_t bytes = count_each * size_of(type);
+  for (int k = 0; k < size(); ++k) {
+    outs_[k] = {at(from, k * bytes), bytes};
+    ins_[k] = {at(to, k * bytes), bytes};
+  }
+  exchange({.call = Call::all_to_all, .type = type, .count = count_each});
+  carry(size() * count_each, size() * bytes);
+}
+
+void MpiComm::all_to_all_v(const void* from, std::span<const std::int64_t> send_counts, void* to,
+                           std::span<const std::int64_t> recv_counts, DType type) {
+  link_.enter();
+  check_parts("send", send_counts);
+  check_parts("receive", recv_counts);
+  const int width = size_of(type);
+  std::int64_t sent = 0;
+  for (int k = 0; k < size(); ++k) {
+    outs_[k] = {from, send_counts[k] * width};
+    ins_[k] = {to, recv_counts[k] * width};
+    from = at(from, outs_[k].bytes);
+    to = at(to, ins_[k].bytes);
+    sent += send_counts[k];
+  }
+  exchange({.call = Call::all_to_all_v, .type = type});
+  carry(sent, sent * width);
+}
+
+void MpiComm::shift(const void* from, void* to, std::int64_t count, DType type) {
+  link_.enter();
+  check_count("shift", count);
+  const std::int64_t bytes = count * size_of(type);
+  clear_parts();
+  outs_[(index_ + 1) % size()] = {from, bytes};
+  ins_[(index_ + size() - 1) % size()] = {to, bytes};
+  exchange({.call = Call::shift, .type = type, .count = count});
+  carry(count, bytes);
+}
+
+void MpiComm::broadcast(const void* from, void* to, std::int64_t count, DType type, int root) {
+  link_.enter();
+  check_count("broadcast", count);
+  check_root("broadcast from", root);
+  const std::int64_t bytes = count * size_of(type);
+  clear_parts();
+  for (int k = 0; index_ == root && k < size(); ++k) outs_[k] = {from, bytes};
+  ins_[root] = {to, bytes};
+  exchange({.call = Call::broadcast, .type = type, .root = root, .count = count});
+  carry(count, bytes);
+}
+
+void MpiComm::gather(const void* from, void* to, std::int64_t count_each, DType type, int root) {
+  link_.enter();
+  check_count("gather", count_each);
+  check_root("gather to", root);
+  const std::int64_t bytes = count_each * size_of(type);
+  clear_parts();
+  outs_[root] = {from, bytes};
+  for (int k = 0; index_ == root && k < size(); ++k) ins_[k] = {at(to, k * bytes), bytes};
+  exchange({.call = Call::gather, .type = type, .root = root, .count = count_each});
+  carry(size() * count_each, size() * bytes);
+}
+
+void MpiComm::scatter(const void* from, void* to, std::int64_t count_each, DType type, int root) {
+  link_.enter();
+  check_count("scatter", count_each);
+  check_root("scatter from", root);
+  const std::int64_t bytes = count_each * size_of(type);
+  clear_parts();
+  for (int k = 0; index_ == root && k < size(); ++k) outs_[k] = {at(from, k * bytes), bytes};
+  ins_[root] = {to, bytes};
+  exchange({.call = Call::scatter, .type = type, .root = root, .count = count_each});
+  carry(size() * count_each, size() * bytes);
+}
+
+void MpiComm::barrier() {
+  link_.enter();
+  clear_parts();
+  exchange({.call = Call::barrier});
+}
+
+// --- between two members ------------------------------------------------------------------------
+
+namespace {
+
+struct SendHead {
+  std::int64_t bytes = 0;
+};
+struct SendSlot {
+  SendHead head;
+  std::byte part[small_bytes];
+};
+
+}  // namespace
+
+// A send: its size and, if it is small, its bytes; the receiver answers with the size that it
+// wants; where they are equal, larger bytes follow.
+class MpiComm::Outgoing {
+ public:
+  Outgoing(const MpiComm& comm, const void* data, std::int64_t bytes, int peer)
+      : comm_(comm), data_(data), bytes_(bytes), peer_(peer) {
+    slot_.head.bytes = bytes;
+    const std::int64_t rides = bytes <= small_bytes ? bytes : 0;
+    copy(slot_.part, data, rides);
+    comm.link_.recv(&wanted_, sizeof wanted_, peer, kAnswer, comm.group_, requests_);
+    comm.link_.send(&slot_, static_cast<std::int64_t>(sizeof(SendHead)) + rides, peer, kSend,
+                    comm.group_, requests_);
+  }
+
+  // Hears the answer; posts what is to follow and appends it to `requests`.
+  void follow(std::vector<MpiHandle>& requests) {
+    comm_.link_.wait(requests_, Waiting::member);
+    if (wanted_ == bytes_ && bytes_ > small_bytes)
+      comm_.link_.send(data_, bytes_, peer_, kSendBytes, comm_.group_, requests);
+  }
+  // Throws Error if the receiver wants another size.
+  void check() const {
+    require(wanted_ == bytes_, comm_.unequal(bytes_, comm_.index_, wanted_, peer_));
+  }
+
+ private:
+  const MpiComm& comm_;
+  const void* data_;
+  const std::int64_t bytes_;
+  const int peer_;
+  SendSlot slot_;
+  std::int64_t wanted_ = 0;
+  std::vector<MpiHandle> requests_;
+};
+
+void MpiComm::check_peer(int peer) const {
+  require(peer >= 0 && peer < size() && peer != index_, "group ", name_, ": member ", index_,
+          " of ", size(), " cannot exchange with ", peer);
+}
+
+std::string MpiComm::unequal(std::int64_t sent, int sender, std::int64_t wanted,
+                             int receiver) const {
+  return cat("group ", name_, ": send of ", sent, " bytes on rank ", members_[sender],
+             " meets a receive of ", wanted, " bytes on rank ", members_[receiver]);
+}
+
+void MpiComm::send(const void* data, std::int64_t bytes, int peer) {
+  link_.enter();
+  check_peer(peer);
+  Outgoing outgoing(*this, data, bytes, peer);
+  std::vector<MpiHandle> requests;
+  outgoing.follow(requests);
+  link_.wait(requests, Waiting::bytes);
+  outgoing.check();
+  carry(0, bytes);
+}
+
+void MpiComm::recv(void* data, std::int64_t bytes, int peer) {
+  link_.enter();
+  check_peer(peer);
+  SendSlot slot;
+  std::vector<MpiHandle> requests;
+  link_.recv(&slot, sizeof slot, peer, kSend, group_, requests);
+  link_.wait(requests, Waiting::member);
+  requests.clear();
+  link_.send(&bytes, sizeof bytes, peer, kAnswer, group_, requests);
+  const bool equal = slot.head.bytes == bytes;
+  if (equal && bytes > small_bytes) link_.recv(data, bytes, peer, kSendBytes, group_, requests);
+  link_.wait(requests, Waiting::bytes);
+  require(equal, unequal(slot.head.bytes, peer, bytes, index_));
+  if (bytes <= small_bytes) copy(data, slot.part, bytes);
+}
+
+void MpiComm::send_recv(const void* data, std::int64_t bytes, int to, void* into,
+                        std::int64_t into_bytes, int from) {
+  link_.enter();
+  if (to == index_ && from == index_) {
+    require(bytes == into_bytes, "group ", name_, ": send of ", bytes, " bytes on rank ",
+            members_[index_], " meets its own receive of ", into_bytes, " bytes");
+    copy(into, data, bytes);
+    return carry(0, bytes);
+  }
+  check_peer(to);
+  check_peer(from);
+  Outgoing outgoing(*this, data, bytes, to);
+  SendSlot slot;
+  std::vector<MpiHandle> requests;
+  link_.recv(&slot, sizeof slot, from, kSend, group_, requests);
+  link_.wait(requests, Waiting::member);
+  requests.clear();
+  link_.send(&into_bytes, sizeof into_bytes, from, kAnswer, group_, requests);
+  const bool equal = slot.head.bytes == into_bytes;
+  if (equal && into_bytes > small_bytes)
+    link_.recv(into, into_bytes, from, kSendBytes, group_, requests);
+  outgoing.follow(requests);
+  link_.wait(requests, Waiting::bytes);
+  outgoing.check();
+  require(equal, unequal(slot.head.bytes, from, into_bytes, index_));
+  if (into_bytes <= small_bytes) copy(into, slot.part, into_bytes);
+  carry(0, bytes);
+}
+
+void MpiComm::send_now(const void* data, std::int64_t bytes, int peer) {
+  std::vector<MpiHandle> requests;
+  link_.send(data, bytes, peer, kNow, group_, requests);
+  link_.look(requests);
+}
+
+void MpiComm::recv_now(void* data, std::int64_t bytes, int peer) {
+  std::vector<MpiHandle> requests;
+  link_.recv(data, bytes, peer, kNow, group_, requests);
+  link_.look(requests);
+}
+
+// --- what may be wrong with arguments -----------------------------------------------------------
+
+void MpiComm::check_count(const char* name, std::int64_t count) const {
+  require(count >= 0, name, " wants a count of 0 or more, not ", count);
+}
+void MpiComm::check_root(const char* what, int root) const {
+  require(root >= 0 && root < size(), "group ", name_, ": ", what, " member ", root, " of ",
+          size());
+}
+void MpiComm::check_parts(const char* side, std::span<const std::int64_t> counts) const {
+  require(static_cast<int>(counts.size()) == size(), "group ", name_, ": all_to_all_v has ",
+          counts.size(), " counts to ", side, ", one for each of ", size(), " members wanted");
+  for (const std::int64_t count : counts) check_count("all_to_all_v", count);
+}
+
+}  // namespace mb
