@@ -169,6 +169,15 @@ std::vector<CollKey> how_keys() {
          c.cache = choice<Cache>("cache", v, {{"warm", Cache::warm}, {"cold", Cache::cold}});
        },
        [](const CollCase& c) { return std::string(name_of(c.cache)); }},
+      {"call", "blocking | stream",
+       "made by the rank itself, or submitted to a stream of its own, a thread that waits for "
+       "work: "
+       "then also how long until the submission returns",
+       [](CollCase& c, V v) {
+         c.call = choice<CallKind>(
+             "call", v, {{"blocking", CallKind::blocking}, {"stream", CallKind::stream}});
+       },
+       [](const CollCase& c) { return std::string(name_of(c.call)); }},
       {"overlap", "none | matmul | memory",
        "computation on a second thread of each rank, for as long as the operation takes: how much "
        "of one hides behind the other",
@@ -282,8 +291,10 @@ CollCase parse_coll_case(const std::vector<std::string>& given) {
           " of them in one process, mode=sim any number");
   require(c.mode == Mode::threads || !c.link, "link=", c.link ? to_text(*c.link) : "",
           " slows threads down; leave it out of mode=", name_of(c.mode));
-  require(c.mode != Mode::sim || (!c.beside && c.overlap == ComputeKind::none && !c.injection),
-          "mode=sim has no beside=, overlap= or inject=; give mode=threads, or leave them out");
+  require(c.mode != Mode::sim || (!c.beside && c.overlap == ComputeKind::none && !c.injection &&
+                                  c.call == CallKind::blocking),
+          "mode=sim has no beside=, overlap=, inject= or call=stream; give mode=threads, or leave "
+          "them out");
   check_config(c);
   return c;
 }

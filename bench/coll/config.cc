@@ -16,6 +16,10 @@ std::string_view name_of(ComputeKind compute) {
                                           : "memory";
 }
 
+std::string_view name_of(CallKind call) {
+  return call == CallKind::blocking ? "blocking" : "stream";
+}
+
 Group group_named(std::string_view text, std::string_view subject) {
   if (text == "world") return kWorld;
   constexpr Axis kNamed[] = {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::rdp, Axis::pp};

@@ -31,8 +31,12 @@ struct Injection {
 enum class Places : std::uint8_t { both, in, out };
 enum class Cache : std::uint8_t { warm, cold };
 enum class ComputeKind : std::uint8_t { none, matmul, memory };  // on a second thread of each rank
+// How a rank makes its call: itself, or by submitting it to a stream of its own, a thread that
+// waits for work as those of a training step do, and waiting for its event.
+enum class CallKind : std::uint8_t { blocking, stream };
 std::string_view name_of(Cache cache);
 std::string_view name_of(ComputeKind compute);
+std::string_view name_of(CallKind call);
 
 struct CollConfig {
   std::vector<Operation> operations = {Operation::all_reduce};
@@ -49,6 +53,7 @@ struct CollConfig {
   Algorithm algorithm = Algorithm::own;
   Cache cache = Cache::warm;
   ComputeKind overlap = ComputeKind::none;
+  CallKind call = CallKind::blocking;
   int warm_up = 5;          // at least so many operations at every point
   double interval = 0.02;   // half width of the 95 % interval of the median, relative to it
   double time_cap_s = 0.5;  // of the timed operations of a point

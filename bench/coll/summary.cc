@@ -96,7 +96,7 @@ GroupSummary summarize_group(const CollConfig& config, const GroupResult& group,
   GroupSummary s{
       .completion = distribution(times),
       .skew = distribution(arrival_skews_ns(samples)),
-      .mean_duration_ns = mean_duration_ns(samples) * share_of_time(group.call.operation),
+      .mean_duration_ns = mean(durations_ns(samples)) * share_of_time(group.call.operation),
       .members = member_times(samples),
       .bytes = bytes_of(group.call),
       .factor = factor_of(group.call)};
@@ -106,6 +106,8 @@ GroupSummary summarize_group(const CollConfig& config, const GroupResult& group,
   s.expected = expect(config, group, around, s);
   s.verdict = judge_group(samples, result.clock_uncertainty_ns);
   s.drifts = drifts(times);
+  if (group.of(Series::submit).operations() > 0)
+    s.submit = distribution(durations_ns(group.of(Series::submit)));
   if (group.of(Series::alone).operations() > 0)
     s.alone_ns = median_completion(group, Series::alone);
   if (group.of(Series::both).operations() > 0) s.overlap = overlap_of(group);

@@ -230,6 +230,17 @@ def test_overlap_has_three_times_and_an_efficiency(kind):
         (overlap["operation_s"] + overlap["compute_s"] - overlap["both_s"]) / shorter)
 
 
+def test_a_stream_has_a_time_of_submission():
+    schema = jsonschema.Draft202012Validator(json.loads((ROOT / "bench/report/row.schema.json").read_text()))
+    for call in ["blocking", "stream"]:
+        row = rows_of("size=64K", "in_place=out", f"call={call}", *QUICK)[0]
+        schema.validate(row)
+        assert row["coll"]["call"] == call and row["coll"]["check"]["wrong"] == 0
+        assert (row["coll"]["submit"] is None) == (call == "blocking")
+    assert row["coll"]["submit"]["n"] == 2 * row["coll"]["completion"]["n"]
+    assert "submit us" in run("size=1K", "call=stream", "--explain", *QUICK).stdout
+
+
 def test_explanation_has_factors_ceilings_and_a_second_table():
     text = run("op=all_reduce,all_to_all", "mesh=dp2.tp8", "axis=all", "mode=sim", "size=1G", "--explain").stdout
     for part in ["2(n-1)/n", "(n-1)/n", "450 GB/s", "ceiling GB/s", "reached %", "verdict"]:
