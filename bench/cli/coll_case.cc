@@ -150,14 +150,24 @@ std::vector<CollKey> what_keys() {
                             : c.places == Places::in ? "in"
                                                      : "out");
        }},
-      {"algorithm", "NAME",
+      {"algorithm", "all | NAME,... | @FILE",
        "own (one pass over shared memory), native (the library's), direct, ring, halving_doubling, "
-       "tree, two_level",
+       "tree, two_level; several in turn at each size; or for each size the one that a file of "
+       "--tune "
+       "has",
        [](CollCase& c, V v) {
-         c.algorithm = find_named(all_of<Algorithm, kAlgorithms>(), v, cat("algorithm=", v),
-                                  [](Algorithm known) { return name_of(known); });
+         c.tuning.reset();
+         if (v.starts_with('@')) {
+           c.tuning =
+               tuning_from_json(read_file(std::string(v.substr(1)), "algorithm"), v.substr(1));
+         } else {
+           c.algorithms = names_of<Algorithm, kAlgorithms>("algorithm", v);
+         }
        },
-       [](const CollCase& c) { return std::string(name_of(c.algorithm)); }},
+       [](const CollCase& c) {
+         return c.tuning ? cat('@', c.tuning->origin)
+                         : names_text<Algorithm, kAlgorithms>(c.algorithms);
+       }},
   };
 }
 

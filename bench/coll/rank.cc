@@ -103,14 +103,15 @@ CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Poi
 
 Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
 
-Comm& CollRank::comm_of(const Group& group, const std::vector<int>& members) {
-  std::unique_ptr<Comm>& comm = comms_[name_of(group)];
+Comm& CollRank::comm_of(const Group& group, Algorithm algorithm, const std::vector<int>& members) {
+  std::string name = cat("coll ", name_of(group));
+  if (algorithm != Algorithm::own) name += cat(" by ", name_of(algorithm));
+  std::unique_ptr<Comm>& comm = comms_[name];
   if (comm) return *comm;
-  const std::string name = cat("coll ", name_of(group));
-  comm = config_.algorithm == Algorithm::native ? world_.native_comm(name, members, rank_)
-                                                : world_.comm(name, members, rank_);
-  if (config_.algorithm == Algorithm::own || config_.algorithm == Algorithm::native) return *comm;
-  comm = with_algorithm(std::move(comm), config_.algorithm, config_.mesh.nodes_of(members));
+  comm = algorithm == Algorithm::native ? world_.native_comm(name, members, rank_)
+                                        : world_.comm(name, members, rank_);
+  if (algorithm != Algorithm::own && algorithm != Algorithm::native)
+    comm = with_algorithm(std::move(comm), algorithm, config_.mesh.nodes_of(members));
   return *comm;
 }
 
@@ -161,7 +162,7 @@ void CollRank::set_point(const Point& point) {
   if (!members.empty()) {
     const int index = index_of(members, rank_);
     call_ = call_of(point, static_cast<int>(members.size()), config_.root);
-    comm_ = &comm_of(point.group, members);
+    comm_ = &comm_of(point.group, point.algorithm, members);
     start_ = &start_of(point.group, members);
     checker_ = std::make_unique<Checker>(call_, index, in_place_,
                                          static_cast<std::uint64_t>(config_.seed));

@@ -60,7 +60,7 @@ class CollRank {
   using Asked = std::function<bool()>;
 
   void set_point(const Point& point);
-  Comm& comm_of(const Group& group, const std::vector<int>& members);
+  Comm& comm_of(const Group& group, Algorithm algorithm, const std::vector<int>& members);
   Comm& start_of(const Group& group, const std::vector<int>& members);
   Background* background_of(const Beside& beside);
 

@@ -203,6 +203,9 @@ std::string table_rows(const CollConfig& config, const MeasuredPoint* out_of_pla
                        const MeasuredPoint* in_place) {
   const MeasuredPoint& any = out_of_place ? *out_of_place : *in_place;
   std::string text;
+  if (config.algorithms.size() > 1 || config.tuning)
+    add_remark(text, cat(any.summary.groups.front().bytes, " B: algorithm ",
+                         name_of(any.result.point.algorithm)));
   for (const MeasuredPoint* m : {out_of_place, in_place}) {
     if (m) text += spread(*m) + remarks(config, *m);
   }
@@ -267,6 +270,7 @@ std::string explanation(const CollConfig& config, const Surroundings& around) {
 std::string second_table(const std::vector<MeasuredPoint>& all) {
   Table table({{"operation", Align::left},
                {"axis", Align::left},
+               {"algorithm", Align::left},
                {"group"},
                {"size"},
                {"place", Align::left},
@@ -302,6 +306,7 @@ std::string second_table(const std::vector<MeasuredPoint>& all) {
     const auto& wire = s.expected.wire;
     table.add({std::string(name_of(m.result.point.operation)),
                name_of(m.result.point.group),
+               std::string(name_of(m.result.point.algorithm)),
                cat(m.result.groups[g].index),
                cat(s.bytes),
                m.result.point.in_place ? "in" : "out",

@@ -115,11 +115,11 @@ TEST(Runner, AlgorithmsAreChecked) {
                                     Algorithm::tree, Algorithm::two_level, Algorithm::native}) {
     CollConfig config = small("dp4");
     config.mesh.set_ranks_per_node(2);
-    config.algorithm = algorithm;
     for (const Operation operation : {Operation::all_reduce, Operation::all_gather,
                                       Operation::reduce_scatter, Operation::broadcast}) {
-      const PointResult result =
-          measure(config, {.operation = operation, .bytes = 4096, .type = DType::bf16});
+      const PointResult result = measure(
+          config,
+          {.operation = operation, .bytes = 4096, .type = DType::bf16, .algorithm = algorithm});
       EXPECT_EQ(result.groups[0].findings.wrong, 0)
           << name_of(algorithm) << ' ' << name_of(operation);
     }
