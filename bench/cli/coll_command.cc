@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <memory>
 
@@ -138,8 +139,7 @@ Matrix matrix_of(const CollCase& c) {
   require(c.operations.size() == 1 && c.sizes.size() == 1 && !c.beside &&
               c.overlap == ComputeKind::none && c.algorithms.size() == 1,
           "--matrix takes one op=, one size= and one algorithm=, and no beside= or overlap=; for "
-          "example op=all_reduce "
-          "size=1M");
+          "example op=all_reduce size=1M");
   Matrix matrix;
   std::vector<Group> axes;
   for (int axis = 0; axis < kAxes; ++axis) {
@@ -213,18 +213,20 @@ void write_tuning(const CollCase& c, const Flags& flags, const std::vector<Measu
                       .library = c.mode == Mode::mpi ? mpi_text() : "none",
                       .case_line = to_text(c),
                       .operations = tune(timed_rows(all))};
-  if (tuning.operations.empty())
-    throw Exit(kExitNoVerdict, cat("--tune ", flags.tune,
-                                   ": no operation of op= has any of the "
-                                   "algorithms; add own to algorithm="));
   write_whole(flags.tune, [&](std::ostream& out) { out << to_json(tuning); });
 }
 
 void check_tune(const CollCase& c, const Flags& flags) {
-  require(flags.tune.empty() || c.algorithms.size() > 1, "--tune ", flags.tune,
+  if (flags.tune.empty()) return;
+  require(c.algorithms.size() > 1, "--tune ", flags.tune,
           " compares algorithms; give several, for example algorithm=own,ring,tree");
-  require(flags.tune.empty() || !flags.matrix,
-          "--tune and --matrix go one at a time; leave one out");
+  require(!flags.matrix, "--tune and --matrix go one at a time; leave one out");
+  for (const Operation operation : c.operations) {
+    require(std::any_of(c.algorithms.begin(), c.algorithms.end(),
+                        [&](Algorithm algorithm) { return is_choice(operation, algorithm); }),
+            "--tune ", flags.tune, ": ", name_of(operation),
+            " has none of the algorithms; add own to algorithm=, or leave it out of op=");
+  }
 }
 
 void finish(const CollCase& c, const Flags& flags, const Sink& sink, bool whole) {

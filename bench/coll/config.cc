@@ -47,6 +47,7 @@ void check_config(const CollConfig& config) {
             name_of(group), " has members 0 to ", size - 1);
   }
   for (const Operation operation : config.operations) {
+    // Throws for an operation that the table lacks, whatever the members and bytes.
     if (config.tuning) algorithm_for(*config.tuning, operation, 1, 0);
     require(config.places != Places::in || can_be_in_place(operation),
             "in_place=in: ", name_of(operation),

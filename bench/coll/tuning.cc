@@ -34,12 +34,6 @@ Algorithm fastest(Times times) {
       ->first;
 }
 
-bool is_a_choice(const TimedRow& row) {
-  if (row.algorithm == Algorithm::own || row.algorithm == Algorithm::native) return true;
-  const auto kind = kind_of(row.operation);
-  return kind && has_algorithm(*kind, row.algorithm);
-}
-
 Json to_json(const TunedOperation& tuned) {
   Json steps = Json::array();
   for (const TunedStep& step : tuned.steps)
@@ -86,10 +80,16 @@ std::vector<TimedRow> timed_rows(const std::vector<MeasuredPoint>& all) {
   return rows;
 }
 
+bool is_choice(Operation operation, Algorithm algorithm) {
+  if (algorithm == Algorithm::own || algorithm == Algorithm::native) return true;
+  const auto kind = kind_of(operation);
+  return kind && has_algorithm(*kind, algorithm);
+}
+
 std::vector<TunedOperation> tune(const std::vector<TimedRow>& rows) {
   std::map<std::pair<Operation, int>, std::map<std::int64_t, Times>> measured;
   for (const TimedRow& row : rows) {
-    if (!is_a_choice(row)) continue;
+    if (!is_choice(row.operation, row.algorithm)) continue;
     Time& time = measured[{row.operation, row.members}][row.bytes][row.algorithm];
     time.median_ns += row.median_ns;
     time.low_ns += row.low_ns;

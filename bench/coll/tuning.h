@@ -45,9 +45,11 @@ struct TimedRow {
 // One of each group of each point; of fewer than six operations the interval is their range.
 std::vector<TimedRow> timed_rows(const std::vector<MeasuredPoint>& all);
 
+// False where the operation would go the communicator's own way by it.
+bool is_choice(Operation operation, Algorithm algorithm);
 // The first of the algorithms, in the order of their enumeration, whose interval meets the
 // fastest's. Rows that differ in nothing but group, place, type or reduction count by the means of
-// their medians and ends. Without algorithms that the operation does not have.
+// their medians and ends. Without algorithms that are no choice.
 std::vector<TunedOperation> tune(const std::vector<TimedRow>& rows);
 
 // That of the nearest number of members, the smaller of two, and of the step that the size is in;

@@ -191,6 +191,7 @@ def test_a_rank_that_never_comes_ends_the_run(tmp_path):
     (["--fitt", "x"], 2, ["--fitt"]),
     (["--tune", "x", "algorithm=ring"], 2, ["--tune x", "algorithm=own,ring,tree"]),
     (["--tune", "x", "--matrix", "size=1K", "mesh=dp2.tp2", "algorithm=own,ring"], 2, ["--tune and --matrix"]),
+    (["--tune", "x", "op=barrier", "algorithm=ring,tree", "mode=sim"], 2, ["--tune x", "barrier", "add own"]),
     (["algorithm=@nowhere.json"], 4, ["nowhere.json"]),
 ])
 def test_bad_input_is_refused_on_one_line(words, code, parts, tmp_path):
