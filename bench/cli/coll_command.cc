@@ -207,8 +207,7 @@ void finish(const CollCase& c, const Flags& flags, const Sink& sink, bool whole)
 }
 
 void run(const Flags& flags) {
-  const CollCase c = parse_coll_case(flags.words);
-  check_launch(c.mode, c.mesh, "coll " + to_text(c));
+  const CollCase c = launched(parse_coll_case(flags.words), "coll");
   check_outputs({{"--out", flags.out}, {"--csv", flags.csv}, {"--fit", flags.fit}}, "--out");
   std::optional<Matrix> matrix;
   if (flags.matrix) matrix = matrix_of(c);
