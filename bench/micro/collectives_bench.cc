@@ -38,9 +38,10 @@ std::string size_text(std::int64_t bytes) {
 // As filters want it: "all_reduce/threads/2/fp32/1MiB", of an axis "all_reduce/threads/tp2/...".
 std::string name_of(const CollCase& c, const Point& point) {
   const std::string axis = point.group == kWorld ? "" : name_of(point.group);
-  return printable(cat(name_of(point.operation), '/', name_of(c.mode), '/', axis,
-                       c.mesh.group_size(point.group), '/', name_of(point.type), '/',
-                       size_text(point.bytes), point.in_place ? "/in_place" : ""));
+  return printable(
+      cat(name_of(point.operation), '/', name_of(c.mode), '/', axis, c.mesh.group_size(point.group),
+          '/', name_of(point.type), '/', size_text(point.bytes), point.in_place ? "/in_place" : "",
+          point.algorithm == Algorithm::own ? "" : cat('/', name_of(point.algorithm))));
 }
 
 // The case of the one point.
@@ -50,6 +51,8 @@ std::string line_of(CollCase c, const Point& point) {
   c.sizes_text = cat(point.bytes);
   c.dtypes = {point.type};
   c.redops = {point.redop};
+  c.tuning.reset();
+  c.algorithms = {point.algorithm};
   c.places = point.in_place ? Places::in : Places::out;
   return to_text(c);
 }
