@@ -76,16 +76,7 @@ const std::vector<CaseKey>& case_keys() {
       order_key<Case>(),
       ranks_per_node_key<Case>(),
       nodes_key<Case>(),
-      {"link", "none | 'intra:4GB/s,2us;inter:0.5GB/s,20us'",
-       "mode=threads: bandwidth and latency that links within and between nodes are slowed down "
-       "to, "
-       "for each rank and direction; inter:0.5GB/s/node: for all ranks of a node together "
-       "(mode=sim: "
-       "machine.link_gb_per_s and the like)",
-       [](Case& c, V v) {
-         c.link = v == "none" ? std::nullopt : std::optional(parse_link_shape(v, "link"));
-       },
-       [](const Case& c) { return c.link ? to_text(*c.link) : "none"; }},
+      link_key<Case>(),
       mode_key<Case>(),
       machine_key<Case>(
           "of mode=sim ('meshbench machines' lists them); machine.FIELD=VALUE overrides a field"),

@@ -108,6 +108,7 @@ std::vector<CollKey> what_keys() {
       order_key<CollCase>(),
       ranks_per_node_key<CollCase>(),
       nodes_key<CollCase>(),
+      link_key<CollCase>(),
       {"axis", "world | all | tp,dp.cp,...",
        "whose groups: of an axis, of a product of axes, of every axis with more than one rank, or "
        "all ranks",
@@ -279,6 +280,8 @@ CollCase parse_coll_case(const std::vector<std::string>& given) {
   require(c.mode != Mode::threads || c.mesh.world() <= kMostThreads, "mesh=", c.mesh.to_text(),
           " has ", c.mesh.world(), " ranks; mode=threads takes at most ", kMostThreads,
           " of them in one process, mode=sim any number");
+  require(c.mode == Mode::threads || !c.link, "link=", c.link ? to_text(*c.link) : "",
+          " slows threads down; leave it out of mode=", name_of(c.mode));
   require(c.mode != Mode::sim || (!c.beside && c.overlap == ComputeKind::none && !c.injection),
           "mode=sim has no beside=, overlap= or inject=; give mode=threads, or leave them out");
   check_config(c);
@@ -302,17 +305,13 @@ std::string to_text(const CollCase& c) {
   return text;
 }
 
-std::unique_ptr<World> make_world(const CollCase& c) {
-  return std::make_unique<ThreadWorld>(c.mesh.world());
-}
-
 Surroundings surroundings_of(const CollCase& c, const std::vector<Point>& points) {
   constexpr std::int64_t kLarge = 16 << 20, kArray = 64 << 20;
   Surroundings around{.mode = std::string(name_of(c.mode))};
   if (!c.machine_name.empty()) around.machine = c.machine;
   const bool large = std::any_of(points.begin(), points.end(),
                                  [](const Point& point) { return point.bytes >= kLarge; });
-  if (c.mode == Mode::threads && large && c.mesh.world() > 1) {
+  if (c.mode == Mode::threads && !c.link && large && c.mesh.world() > 1) {
     const Bandwidth memory(std::min(c.mesh.world(), usable_cores()), kArray);
     around.memory_bytes_per_s = 1e9 * memory.gb_per_s(Bandwidth::Pattern::triad);
   }

@@ -1,7 +1,7 @@
 // The one-line case of `meshbench coll`, as case.h has it for a step.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +9,7 @@
 #include "bench/cli/key.h"
 #include "bench/coll/config.h"
 #include "bench/coll/summary.h"
-#include "parallel/comm/comm.h"
+#include "parallel/exec/shaped_world.h"
 
 namespace mb {
 
@@ -17,7 +17,8 @@ struct CollCase : CollConfig {
   Mode mode = Mode::threads;
   int ranks_per_node = 0;
   std::vector<int> nodes;
-  std::string machine_name;  // empty: none, and in mode=sim h100x8
+  std::optional<LinkShape> link;  // of mode=threads; none: as fast as they are
+  std::string machine_name;       // empty: none, and in mode=sim h100x8
   Machine machine;
   std::string axes_text = "world";
 };
@@ -30,8 +31,6 @@ CollCase parse_coll_case(const std::vector<std::string>& words);
 // All that differs from the defaults, and always op, mesh and size.
 std::string to_text(const CollCase& c);
 
-// The ranks of the case; not in mode=sim.
-std::unique_ptr<World> make_world(const CollCase& c);
 // The machine, and in mode=threads what memory carries here, measured on the spot (0.2 s) where a
 // point is so large that memory bounds it.
 Surroundings surroundings_of(const CollCase& c, const std::vector<Point>& points);

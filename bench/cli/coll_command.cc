@@ -8,6 +8,7 @@
 #include "bench/cli/coll_case.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/outputs.h"
+#include "bench/cli/ranks.h"
 #include "bench/coll/fit.h"
 #include "bench/coll/row.h"
 #include "bench/coll/runner.h"
@@ -30,11 +31,11 @@ class Source {
  public:
   Source(const CollCase& c, const std::vector<Point>& points) : case_(c) {
     if (c.mode == Mode::sim) return;
-    world_ = make_world(c);
-    runner_ = std::make_unique<CollRunner>(*world_, c, points, [] { return interrupted != 0; });
+    world_.emplace(c.mode, c.mesh, c.link);
+    runner_ = std::make_unique<CollRunner>(**world_, c, points, [] { return interrupted != 0; });
   }
 
-  bool prints() const { return !world_ || world_->local_ranks().front() == 0; }
+  bool prints() { return !world_ || (**world_).local_ranks().front() == 0; }
   std::optional<PointResult> next(const Point& point) {
     if (!runner_) return predict(case_, point, case_.machine);
     try {
@@ -47,7 +48,7 @@ class Source {
 
  private:
   const CollCase& case_;
-  std::unique_ptr<World> world_;
+  std::optional<CaseWorld> world_;
   std::unique_ptr<CollRunner> runner_;
 };
 
@@ -207,6 +208,7 @@ void finish(const CollCase& c, const Flags& flags, const Sink& sink, bool whole)
 
 void run(const Flags& flags) {
   const CollCase c = parse_coll_case(flags.words);
+  check_launch(c.mode, c.mesh, "coll " + to_text(c));
   check_outputs({{"--out", flags.out}, {"--csv", flags.csv}, {"--fit", flags.fit}}, "--out");
   std::optional<Matrix> matrix;
   if (flags.matrix) matrix = matrix_of(c);

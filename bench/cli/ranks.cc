@@ -18,11 +18,6 @@ namespace {
 
 std::unique_ptr<MpiWorld> started;
 
-// What would start a case, for messages.
-std::string command_for(const Case& c) {
-  return cat("mpirun -n ", c.mesh.world(), " meshbench run ", to_text(c));
-}
-
 std::string host_name() {
   char name[256] = "";
   return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
@@ -39,33 +34,35 @@ void silence_unless_reporting() {
   if (!reports() && !std::freopen("/dev/null", "w", stdout)) std::fclose(stdout);
 }
 
-void check_launch(const Case& c) {
+void check_launch(const Case& c) { check_launch(c.mode, c.mesh, "run " + to_text(c)); }
+
+void check_launch(Mode mode, const Mesh& mesh, const std::string& words) {
+  const std::string command = cat("mpirun -n ", mesh.world(), " meshbench ", words);
   const std::optional<Launcher> by = launcher();
-  const int world = c.mesh.world();
-  if (c.mode != Mode::mpi) {
+  const int world = mesh.world();
+  if (mode != Mode::mpi) {
     require(!by || by->size == 1, "started ", by ? by->size : 1, " times by ", by ? by->name : "",
-            ", and mode=", name_of(c.mode),
+            ", and mode=", name_of(mode),
             " runs all ranks in one process; give mode=mpi, or start "
             "it once, without ",
             by ? by->name : "");
     return;
   }
-  require(by || world == 1, "mode=mpi: mesh=", c.mesh.to_text(), " wants ", world,
-          " processes, and this one was started alone; start them with: ", command_for(c));
-  require(!by || by->size == world, "mesh=", c.mesh.to_text(), " has ", world, " ranks, and ",
-          by ? by->name : "", " has started ", by ? by->size : 1,
-          "; start as many: ", command_for(c));
+  require(by || world == 1, "mode=mpi: mesh=", mesh.to_text(), " wants ", world,
+          " processes, and this one was started alone; start them with: ", command);
+  require(!by || by->size == world, "mesh=", mesh.to_text(), " has ", world, " ranks, and ",
+          by ? by->name : "", " has started ", by ? by->size : 1, "; start as many: ", command);
 }
 
-CaseWorld::CaseWorld(const Case& c) {
-  if (c.mode == Mode::mpi) {
+CaseWorld::CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>& link) {
+  if (mode == Mode::mpi) {
     world_ = &mpi_world();
     return;
   }
-  threads_.emplace(c.mesh.world());
+  threads_.emplace(mesh.world());
   world_ = &*threads_;
-  if (!c.link) return;
-  shaped_.emplace(*threads_, *c.link, c.mesh.nodes_of(threads_->local_ranks()));
+  if (!link) return;
+  shaped_.emplace(*threads_, *link, mesh.nodes_of(threads_->local_ranks()));
   world_ = &*shaped_;
 }
 

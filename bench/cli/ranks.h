@@ -20,11 +20,14 @@ void silence_unless_reporting();
 // Throws Error unless the case fits what started this process: mode=mpi by mpirun or srun with a
 // process for each rank, all else alone.
 void check_launch(const Case& c);
+// The same of any case; `words` are those that follow "meshbench".
+void check_launch(Mode mode, const Mesh& mesh, const std::string& words);
 
 // The ranks as threads, with the links of the case, or as the processes of MPI.
 class CaseWorld {
  public:
-  explicit CaseWorld(const Case& c);
+  explicit CaseWorld(const Case& c) : CaseWorld(c.mode, c.mesh, c.link) {}
+  CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>& link);
   World& operator*() { return *world_; }
 
  private:

@@ -1,5 +1,5 @@
 // Keys of the ranks of a case, the same for whatever they do: for a C with mesh, ranks_per_node,
-// nodes, mode, machine_name and machine.
+// nodes, link, mode, machine_name and machine.
 #pragma once
 
 #include <string>
@@ -48,6 +48,18 @@ Key<C> nodes_key() {
               c.nodes.push_back(static_cast<int>(whole("nodes", part, 0)));
           },
           [](const C& c) { return list_text(c.nodes); }};
+}
+
+template <class C>
+Key<C> link_key() {
+  return {"link", "none | 'intra:4GB/s,2us;inter:0.5GB/s,20us'",
+          "mode=threads: bandwidth and latency that links within and between nodes are slowed down "
+          "to, for each rank and direction; inter:0.5GB/s/node: for all ranks of a node together "
+          "(mode=sim: machine.link_gb_per_s and the like)",
+          [](C& c, std::string_view v) {
+            c.link = v == "none" ? std::nullopt : std::optional(parse_link_shape(v, "link"));
+          },
+          [](const C& c) { return c.link ? to_text(*c.link) : std::string("none"); }};
 }
 
 template <class C>

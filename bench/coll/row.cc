@@ -189,6 +189,7 @@ Json block_of(const CollConfig& config, const MeasuredPoint& m, std::size_t g, b
                 {"drifts", s.drifts},
                 {"minor_faults", s.minor_faults},
                 {"switches", s.switches},
+                {"preemptions", s.preemptions},
                 {"overlap", overlap_json(s.overlap, m.result)},
                 {"beside", beside_json(group, s, m.result)},
                 {"injected_delay_s",

@@ -111,6 +111,7 @@ GroupSummary summarize_group(const CollConfig& config, const GroupResult& group,
   if (group.of(Series::both).operations() > 0) s.overlap = overlap_of(group);
   const double n = static_cast<double>(s.completion.n);
   s.minor_faults = static_cast<double>(group.usage.minor_faults) / n;
+  s.preemptions = static_cast<double>(group.usage.involuntary_switches) / n;
   s.switches =
       static_cast<double>(group.usage.voluntary_switches + group.usage.involuntary_switches) / n;
   return s;

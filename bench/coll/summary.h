@@ -51,7 +51,8 @@ struct GroupSummary {
   bool drifts = false;
   std::optional<double> alone_ns;  // of `beside`: median without it
   std::optional<OverlapSummary> overlap;
-  double minor_faults = 0, switches = 0;  // of all members, to an operation
+  // Of all members, to an operation; preemptions are switches that nobody asked for.
+  double minor_faults = 0, switches = 0, preemptions = 0;
 };
 
 struct PointSummary {

@@ -74,6 +74,10 @@ std::string flags_text(const CollConfig& config, const MeasuredPoint& m, const G
   if (s.drifts) flags.push_back("drifts from its first third to its last");
   if (s.minor_faults > 0)
     flags.push_back(fmt::format("{:.2g} page faults an operation", s.minor_faults));
+  constexpr double kBusy = 0.02;
+  if (m.result.pinned && s.preemptions > kBusy)
+    flags.push_back(
+        fmt::format("other programs took a rank's core {:.2g} times an operation", s.preemptions));
   return join(flags, "; ");
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "bench/cli/coll_case.h"
+#include "bench/cli/ranks.h"
 #include "bench/coll/rank.h"
 #include "bench/coll/runner.h"
 #include "bench/coll/summary.h"
@@ -68,9 +69,13 @@ void run(benchmark::State& state, const CollCase& c, const Point& point) {
   if (c.mode == Mode::sim) {
     result = predict(c, point, c.machine);
   } else {
-    const auto world = make_world(c);
+    CaseWorld world(c.mode, c.mesh, c.link);
     CollRunner runner(*world, c, {point});
     result = runner.measure(point);
+  }
+  if (!result) {  // another process has it
+    for (auto _ : state) state.SetIterationTime(1e-9);
+    return;
   }
   const PointSummary summary = summarize(c, *result, around);
   std::int64_t wrong = 0;
@@ -121,6 +126,7 @@ void add_all(const std::vector<std::string>& arguments) {
   }
   for (const std::string& text : cases) {
     const CollCase c = parse_coll_case(split_words(text));
+    check_launch(c.mode, c.mesh, "coll " + to_text(c));
     for (const std::vector<Point>& table : tables_of(c)) {
       for (const Point& point : table) add(c, point);
     }

@@ -29,13 +29,8 @@ void divide(void* data, std::int64_t count, DType type, int members) {
   dispatch(type, ReduceOp::sum, [&](auto zero, auto) {
     using T = decltype(zero);
     auto* values = static_cast<T*>(data);
-    for (std::int64_t i = 0; i < count; ++i) {
-      if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(int)) {
-        values[i] = static_cast<T>(values[i] / members);
-      } else {
-        values[i] = T(static_cast<Main<T>>(values[i]) / static_cast<Main<T>>(members));
-      }
-    }
+    for (std::int64_t i = 0; i < count; ++i)
+      values[i] = T(divided(static_cast<Main<T>>(values[i]), members));
   });
 }
 

@@ -6,7 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "parallel/comm/reduce.h"
+#include "parallel/comm/gate.h"
+#include "parallel/comm/transfer.h"
 #include "workloads/base/error.h"
 
 namespace mb {
@@ -157,10 +158,9 @@ const void* MpiComm::brought(int member, const void* own) const {
 void MpiComm::reduce_brought(const void* own, void* to, std::int64_t count, DType type,
                              ReduceOp op) {
   for (int k = 0; k < size(); ++k) sources_[k] = brought(k, own);
-  dispatch(type, op, [&](auto zero, auto reduce) {
-    reduce_blocks<decltype(zero)>(sources_, 0, count, reduce,
-                                  [&](auto& block, std::int64_t i) { block.store(to, i); });
-  });
+  if (size() == 1) return copy(to, own, count * size_of(type));
+  const Target target[] = {{to, Stores::ordinary}};
+  transfers().reduce[static_cast<int>(type)][static_cast<int>(op)](sources_, {target, 1}, count);
 }
 
 // Whole lines of memory, so that no two members write to one.

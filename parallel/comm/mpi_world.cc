@@ -72,6 +72,11 @@ struct MpiWorld::State {
   std::vector<Place> places;     // by rank
   std::vector<ClockLine> lines;  // by rank, to the clock of rank 0
 
+  // MPI forms a group without leaving the core; where all ranks are to come, that may take long.
+  void meet(const std::vector<int>& members) {
+    if (static_cast<int>(members.size()) == size) all->barrier();
+  }
+
   bool shares_clock(int rank) const {
     return rank == 0 || (trust_kernel_clock && places[0].kernel[0] != 0 &&
                          std::strcmp(places[0].kernel, places[rank].kernel) == 0);
@@ -139,6 +144,7 @@ std::unique_ptr<Comm> MpiWorld::comm(const std::string& name, const std::vector<
                                      int rank) {
   const int index = checked_index(name, members, rank, size());
   const std::lock_guard lock(state_->groups);
+  state_->meet(members);
   return std::make_unique<MpiComm>(state_->link, name, members, index);
 }
 
@@ -146,6 +152,7 @@ std::unique_ptr<Comm> MpiWorld::native_comm(const std::string& name,
                                             const std::vector<int>& members, int rank) {
   const int index = checked_index(name, members, rank, size());
   const std::lock_guard lock(state_->groups);
+  state_->meet(members);
   return make_native_mpi_comm(state_->link, name, members, index);
 }
 

@@ -55,6 +55,13 @@ struct Min {
 };
 struct Avg : Sum {};  // divided once all are added
 
+// Of a sum over more members than T itself may count to.
+template <class T>
+T divided(T sum, int members) {
+  using Wide = std::common_type_t<T, int>;
+  return static_cast<T>(static_cast<Wide>(sum) / static_cast<Wide>(members));
+}
+
 // A block of a reduction: a few cache lines, so that what is read and what is written overlap.
 template <class T>
 class Block {
@@ -100,7 +107,8 @@ class Block {
     const bool divide =
         std::is_same_v<Op, Avg> || (mutated("mean_instead_of_sum") && std::is_same_v<Op, Sum>);
     if (divide) {
-      for (int i = 0; i < count; ++i) wide_[i] /= static_cast<Main<T>>(buffers.size());
+      const int members = static_cast<int>(buffers.size());
+      for (int i = 0; i < count; ++i) wide_[i] = divided(wide_[i], members);
     }
     if constexpr (!kIsMain<T>) {
       for (int i = 0; i < count; ++i) rounded_[i] = T(wide_[i]);

@@ -53,7 +53,8 @@ class Trainer {
   std::unique_ptr<Executor> executor_;
 };
 
-// After every step, under mpirun after the last, ranks that hold the same element have to hold the same bits.
+// After every step, under mpirun after the last, ranks that hold the same element have to hold the
+// same bits.
 Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
               const TrainOptions& train);
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -252,3 +253,27 @@ def test_benchmarks_have_names_and_finite_counters(tmp_path):
     assert entry["bytes"] == 4096
     assert run("op=nothing", program="collectives_bench").returncode == 2
     assert run("--benchmark_filter=matches_nothing", program="collectives_bench").returncode == 4
+
+
+@pytest.mark.parametrize("algorithm", ["own", "native"])
+def test_processes_of_mpi_leave_the_same_rows_once(algorithm, tmp_path):
+    if not shutil.which("mpirun.openmpi"):
+        pytest.skip("Open MPI is not here")
+    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(["mpirun.openmpi", "--oversubscribe", "-n", "2", BIN / "meshbench", "coll", "mode=mpi",
+                           "op=all_reduce,all_gather", "size=4K", f"algorithm={algorithm}", *QUICK, "-o", "rows.jsonl"],
+                          cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Avg bus bandwidth") == 2
+    import rows as reader
+
+    rows = reader.load([tmp_path / "rows.jsonl"])
+    assert [(row["mode"], row["coll"]["check"]["wrong"]) for row in rows] == [("mpi", 0)] * 4
+
+
+def test_shaped_links_hold_the_axis_that_crosses_nodes():
+    rows = rows_of("mesh=dp2.tp2", "axis=all", "ranks_per_node=2", "size=1M", "in_place=out", *QUICK,
+                   "link=intra:4GB/s,2us;inter:0.05GB/s,20us")
+    crossing = [row["metrics"]["completion_s"]["value"] for row in rows if row["coll"]["axis"] == "dp"]
+    assert all(seconds >= 2 * 2**19 / 0.05e9 for seconds in crossing)
+    assert [row["coll"]["expected"]["link"] for row in rows] == ["intra", "intra", "inter", "inter"]

@@ -43,6 +43,17 @@ class EveryInstructionSet : public testing::TestWithParam<std::string_view> {
   static const TransferKernels& kernels() { return find_transfers(GetParam()); }
 };
 
+// More members than the type counts to: a divisor cut to its width would be 0.
+TEST_P(EveryInstructionSet, AveragesOverManyMembersInAByte) {
+  const std::vector<std::uint8_t> ones(512, 1);
+  const std::vector<const void*> sources(256, ones.data());  // sum 0 modulo 256
+  std::vector<std::uint8_t> result(512, 7);
+  const std::vector<Target> targets = {{result.data(), Stores::ordinary}};
+  kernels().reduce[static_cast<int>(DType::uint8)][static_cast<int>(ReduceOp::avg)](sources,
+                                                                                    targets, 512);
+  EXPECT_EQ(result, std::vector<std::uint8_t>(512, 0));
+}
+
 TEST_P(EveryInstructionSet, ReducesAsASerialLoopDoes) {
   EXPECT_EQ(kernels().isa, GetParam());
   for_each_type([&](auto zero) {
