@@ -133,6 +133,15 @@ class Lines:
                 "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
 
 
+def log_ticks(axis, low, high):
+    """Plain numbers on a logarithmic axis: 1, 10, 100; over less than two decades 2 and 5 as well."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
 def grid(title, count, across, width, height):
     """A figure with `count` panels, and the panels."""
     across = min(across, count)

@@ -111,7 +111,7 @@ def _size_axis(ax, rows):
 def _value_axis(ax, label, log):
     if log:
         ax.set_yscale("log")
-        ax.yaxis.set_major_formatter("{x:g}")
+        coll_rows.log_ticks(ax.yaxis, *ax.get_ylim())
         ax.grid(axis="y", which="minor", color=look.PALE, linewidth=0.3)
     else:
         ax.set_ylim(0, max(110, 1.05 * ax.get_ylim()[1]))
@@ -190,7 +190,7 @@ def _first_of_each_half(at_least):
 def _tail_axis(ax, rows):
     least = 1 / max(len(row["coll"]["samples_s"]) for row in rows)
     ax.set_xscale("log")
-    ax.xaxis.set_major_formatter("{x:g}")
+    coll_rows.log_ticks(ax.xaxis, *ax.get_xlim())
     ax.set_yscale("log")
     ax.set_ylim(1.3, least / 2)
     shown = [share for share in TAIL if share >= least / 2]

@@ -121,7 +121,7 @@ def interference(rows):
                           coll_rows.size_text(row["coll"]["bytes"]))
     blocks, rest = coll_rows.first(blocks, 6, "operations")
     figure, panels = coll_rows.grid(
-        f"Which collective gets in the way of which: {coll_rows.common(both)}".rstrip(": "), len(blocks), 2, 5.6, 4.4)
+        f"Which collective gets in the way of which: {coll_rows.common(both)}".rstrip(": "), len(blocks), 2, 5.6, 3.4)
     for ax, (name, block) in zip(panels, blocks.items()):
         _pairs(figure, ax, name, block)
     look.annotate(figure, [
