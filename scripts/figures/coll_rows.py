@@ -84,11 +84,11 @@ def common(rows):
 
 
 def size_text(size):
-    """1024 as 1K: binary, as the size= of a case."""
+    """1024 as 1K: binary, as the size= of a case, to four digits."""
     if size is None:
         return "no size"
     for scale, unit in ((2**40, "T"), (2**30, "G"), (2**20, "M"), (2**10, "K")):
-        if size >= scale:
+        if size >= 0.9999 * scale:
             return f"{size / scale:.4g}{unit}"
     return str(size)
 

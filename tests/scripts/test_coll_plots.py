@@ -5,7 +5,7 @@ import pytest
 import plot
 import rows as rows_of
 from conftest import MIB, failed_row, make_coll_row, make_row
-from figures import collectives, heat_maps, look
+from figures import coll_rows, collectives, heat_maps, look
 
 pytestmark = pytest.mark.filterwarnings("error")
 FIGURES = {"busbw": collectives.busbw, "ceiling": collectives.ceiling, "completion": collectives.completion,
@@ -147,6 +147,12 @@ def test_skew_names_who_arrives_last_who_waits_and_who_is_slow():
     assert slow.images[0].get_array()[:, 0].tolist() == pytest.approx([2 / 3, 4 / 3, 2 / 3, 4 / 3])
     assert texts(last) == ["0"] * 6 + ["100"] * 2
     assert [patch.get_xy() for patch in last.patches] == [(-0.46, 2.56), (0.54, 2.56)]
+
+
+@pytest.mark.parametrize("size, text", [(None, "no size"), (8, "8"), (1020, "1020"), (1536, "1.5K"),
+                                        (MIB - 8, "1M"), (64 * MIB, "64M"), (2**40, "1T")])
+def test_sizes_are_told_as_a_case_takes_them(size, text):
+    assert coll_rows.size_text(size) == text
 
 
 def test_skew_of_a_barrier_has_no_size():
