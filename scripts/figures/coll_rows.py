@@ -6,10 +6,12 @@ from figures import look
 
 # Lines of a panel and panels of a page that can still be told apart.
 MOST_LINES, MOST_PANELS = 12, 12
-COLOURS = (look.BLUE, look.VERMILION, look.GREEN, look.PURPLE, look.ORANGE, look.BLACK, look.SKY)
+# The first three differ in grey too.
+COLOURS = (look.BLUE, look.ORANGE, look.BLACK, look.GREEN, look.PURPLE, look.VERMILION, look.SKY)
 MARKERS = "osD^vPX<>*hd"
 DASHES = ("-", (0, (1, 1)))
 
+CEILING = "its ceiling"
 MAKE = "make some with meshbench coll ... -o FILE.jsonl"
 
 
@@ -126,6 +128,11 @@ class Lines:
     def __init__(self):
         self.handles = {}
         self._at = {}
+
+    def legend(self, figure):
+        """All entries beside the panels, ceilings last."""
+        names = sorted(self.handles, key=lambda name: name == CEILING)
+        figure.legend([self.handles[name] for name in names], names, loc="outside right upper", frameon=False)
 
     def look_of(self, name):
         at = self._at.setdefault(name, len(self._at))

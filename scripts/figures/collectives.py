@@ -75,7 +75,7 @@ def _over_size(rows, quantity, title, label, log, missing, caption):
         ax.set_title(operation)
         _size_axis(ax, group)
         _value_axis(ax, label, log)
-    figure.legend(lines.handles.values(), lines.handles.keys(), loc="outside right upper", frameon=False)
+    lines.legend(figure)
     look.annotate(figure, [*caption, *notes], drawn)
     return figure
 
@@ -93,9 +93,9 @@ def _line(ax, name, members, quantity, lines):
     ax.fill_between(sizes, lows, highs, color=style["color"], alpha=0.2, linewidth=0, zorder=2)
     bounded = [(size, top) for size, top in zip(sizes, tops) if top is not None]
     if bounded:
-        ax.plot(*zip(*bounded), "--", marker="_", markersize=9, color=style["color"], linewidth=1.2, zorder=1)
-        shown, = ax.plot([], [], "--", marker="_", markersize=9, color=look.GREY, linewidth=1.2)
-        lines.handles.setdefault("its ceiling", shown)
+        ax.plot(*zip(*bounded), "--", marker="_", markersize=16, color=style["color"], linewidth=1.2, zorder=4)
+        shown, = ax.plot([], [], "--", marker="_", markersize=16, color=look.GREY, linewidth=1.2)
+        lines.handles.setdefault(coll_rows.CEILING, shown)
 
 
 def _size_axis(ax, rows):
@@ -148,7 +148,7 @@ def completion(rows):
         _tail_axis(ax, shown)
         ax.set_title(title)
         ax.set_xlabel(f"completion, last start to last end ({unit})")
-    figure.legend(lines.handles.values(), lines.handles.keys(), loc="outside right upper", frameon=False)
+    lines.legend(figure)
     counts = sorted(len(row["coll"]["samples_s"]) for row in raw)
     look.annotate(figure, [
         "Up: further into the tail; at p99 one operation of a hundred takes longer than the time below it. Both scales "
