@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <memory>
 
@@ -78,7 +79,9 @@ class Sink {
     PointSummary summary = summarize(case_, result, around_);
     all_.push_back({std::move(result), std::move(summary)});
     if (!lines_ && !csv_ && !json_) return all_.back();
-    for (const Json& row : coll_rows(case_, all_.back(), around_, head_, flags_.raw)) {
+    for (Json& row : coll_rows(case_, all_.back(), around_, head_, flags_.raw)) {
+      if (case_.mode == Mode::mpi)
+        add_mpi(row, std::llround(all_.back().result.clock_uncertainty_ns));
       if (lines_) lines_->add(row);
       if (csv_) csv_->add(row);
       if (json_) fmt::print("{}", to_line(row));

@@ -91,6 +91,18 @@ std::string mpi_text() {
   return text;
 }
 
+void add_mpi(Json& row, std::int64_t clock_uncertainty_ns) {
+  const MpiWorld& world = mpi_world();
+  Json hosts = Json::array();
+  for (const MpiWorld::Host& host : world.hosts())
+    hosts.push_back({{"name", host.name}, {"ranks", host.ranks}});
+  row["fingerprint"]["soft"]["mpi_library"] = world.library_version();
+  row["mpi"] = {{"library", world.library()},
+                {"version", world.library_version()},
+                {"hosts", std::move(hosts)},
+                {"clock_uncertainty_ns", clock_uncertainty_ns}};
+}
+
 int fail(const std::string& program, const std::string& message, int exit_code) {
   using namespace std::chrono_literals;
   const bool speaks = reports();

@@ -1,12 +1,14 @@
 // Where the ranks of a case run, and who of several processes reports.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/cli/case.h"
+#include "bench/report/json.h"
 #include "parallel/comm/comm.h"
 #include "parallel/comm/mpi_world.h"
 #include "parallel/exec/shaped_world.h"
@@ -52,6 +54,8 @@ class CaseWorld {
 MpiWorld& mpi_world();
 // "Open MPI, on 2 hosts: a (2), b (2)"
 std::string mpi_text();
+// What carried the messages, for other rows to be held against.
+void add_mpi(Json& row, std::int64_t clock_uncertainty_ns);
 
 // Tells an error once, names the rank where that matters, and ends the other processes. Returns the
 // exit code.
