@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""plot.py FIGURE INPUT...: one figure as PNG and SVG, from what meshbench run wrote.
+"""plot.py FIGURE INPUT...: one figure as PNG and SVG, from rows that meshbench wrote.
 
 INPUT is what --out wrote, or a folder of it; gantt also takes what --trace wrote.
 """
@@ -9,13 +9,18 @@ import pathlib
 import sys
 
 import rows as rows_of
-from figures import bubble, breakdown, gantt, look, memory, placement
+from figures import bubble, breakdown, collectives, gantt, heat_maps, look, memory, placement
 
 FIGURES = {
     "bubble": (bubble.bubble, "bubble over micro-batches, next to its closed form"),
     "breakdown": (breakdown.breakdown, "where the step time goes, stacked"),
     "memory": (memory.memory, "peak memory by class: closed form, plan, measured"),
     "placement": (placement.placement, "orders of axes: bytes between nodes, step times (rows of meshbench place)"),
+    "busbw": (collectives.busbw, "bus bandwidth of collectives over size, with ceilings (rows of meshbench coll)"),
+    "ceiling": (collectives.ceiling, "share of the ceiling that collectives reach, over size"),
+    "completion": (collectives.completion, "distribution of completion, its tail to be seen (coll --raw)"),
+    "skew": (heat_maps.skew, "by rank and size: who arrives last, who waits, who is slow (coll)"),
+    "interference": (heat_maps.interference, "slow-down of an axis' collective beside another's (coll --matrix)"),
     "gantt": (gantt.gantt, "forwards and backwards of a pipeline over time"),
 }
 
@@ -27,12 +32,13 @@ def _read(figure, inputs, conditions):
 
 
 def main(argv=None):
-    figures = "\n".join(f"  {name:10} {help_text}" for name, (_, help_text) in FIGURES.items())
+    figures = "\n".join(f"  {name:12} {help_text}" for name, (_, help_text) in FIGURES.items())
     parser = argparse.ArgumentParser(
         description=f"{__doc__}\nFigures:\n{figures}",
         epilog="Examples:\n"
                "  scripts/plot.py breakdown results/quickstart/rows\n"
                "  scripts/plot.py bubble results/quickstart/bubble --where mesh=pp4 --out plots\n"
+               "  scripts/plot.py busbw rows.jsonl --where in_place=out\n"
                "  scripts/plot.py gantt results/quickstart/bubble/pp4-1f1b-m8.json --name pp4\n"
                "Exit codes: 0 done; 2 wrong use; 4 nothing to draw, or an input that cannot be read.",
         formatter_class=argparse.RawDescriptionHelpFormatter)

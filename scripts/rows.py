@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """rows.py PATH...: the rows that meshbench wrote, checked against their schema, as a table.
 
-PATH is a row (.json), a file of rows (.jsonl, one a line; .csv, as meshbench coll writes it) or a folder of
-these.
+PATH is a row (.json), a file of rows (.jsonl, one a line; .csv, as meshbench coll writes it), one of these in
+xz (.jsonl.xz), or a folder of these.
 """
 
 import argparse
 import csv
 import json
+import lzma
 import pathlib
 import sys
 
@@ -45,11 +46,21 @@ def _require_valid(validator, row, where):
         raise RowError(f"{where}: {error.json_path}: {message}; see bench/report/row.schema.json")
 
 
+def _form(file):
+    """How a file's text is written: ".jsonl" of rows.jsonl and of rows.jsonl.xz."""
+    return pathlib.Path(file.stem).suffix if file.suffix == ".xz" else file.suffix
+
+
+def _read(file):
+    data = file.read_bytes()
+    return (lzma.decompress(data) if file.suffix == ".xz" else data).decode("utf-8")
+
+
 def files_of(path):
     """The files of rows that a path stands for, sorted."""
     path = pathlib.Path(path)
     if path.is_dir():
-        return sorted(f for f in path.rglob("*") if f.suffix in (".json", ".jsonl", ".csv"))
+        return sorted(f for f in path.rglob("*") if _form(f) in (".json", ".jsonl", ".csv"))
     if not path.exists():
         raise RowError(f"{path}: no such file; make it with meshbench run ... --out {path}")
     return [path]
@@ -79,13 +90,13 @@ def _from_cells(columns, cells):
 
 def _rows_of(file, text):
     """(place, row) of all rows of a file."""
-    if file.suffix == ".csv":
+    if _form(file) == ".csv":
         columns, *lines = csv.reader(text.splitlines()) if text.strip() else [[]]
         for number, cells in enumerate(lines, 2):
             if len(cells) != len(columns):
                 raise RowError(f"{file}:{number}: has {len(cells)} cells for {len(columns)} columns")
             yield f"{file}:{number}", _from_cells(columns, cells)
-    elif file.suffix == ".jsonl":
+    elif _form(file) == ".jsonl":
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip():
                 yield f"{file}:{number}", _parse(line, f"{file}:{number}")
@@ -99,8 +110,8 @@ def load(paths):
     rows = []
     for file in (f for path in paths for f in files_of(path)):
         try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = _read(file)
+        except (OSError, UnicodeDecodeError, lzma.LZMAError) as error:
             raise RowError(f"{file}: cannot be read: {error}") from None
         for where, row in _rows_of(file, text):
             _require_valid(validator, row, where)

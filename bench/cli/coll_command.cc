@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <memory>
 
@@ -79,7 +80,9 @@ class Sink {
     PointSummary summary = summarize(case_, result, around_);
     all_.push_back({std::move(result), std::move(summary)});
     if (!lines_ && !csv_ && !json_) return all_.back();
-    for (const Json& row : coll_rows(case_, all_.back(), around_, head_, flags_.raw)) {
+    for (Json& row : coll_rows(case_, all_.back(), around_, head_, flags_.raw)) {
+      if (case_.mode == Mode::mpi)
+        add_mpi(row, std::llround(all_.back().result.clock_uncertainty_ns));
       if (lines_) lines_->add(row);
       if (csv_) csv_->add(row);
       if (json_) fmt::print("{}", to_line(row));
@@ -244,8 +247,7 @@ void finish(const CollCase& c, const Flags& flags, const Sink& sink, bool whole)
 }
 
 void run(const Flags& flags) {
-  const CollCase c = parse_coll_case(flags.words);
-  check_launch(c.mode, c.mesh, "coll " + to_text(c));
+  const CollCase c = launched(parse_coll_case(flags.words), "coll");
   check_outputs(
       {{"--out", flags.out}, {"--csv", flags.csv}, {"--fit", flags.fit}, {"--tune", flags.tune}},
       "--out");

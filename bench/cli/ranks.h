@@ -1,14 +1,18 @@
 // Where the ranks of a case run, and who of several processes reports.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/cli/case.h"
+#include "bench/report/json.h"
 #include "parallel/comm/comm.h"
 #include "parallel/comm/mpi_world.h"
 #include "parallel/exec/shaped_world.h"
+#include "workloads/base/error.h"
 
 namespace mb {
 
@@ -19,9 +23,19 @@ void silence_unless_reporting();
 
 // Throws Error unless the case fits what started this process: mode=mpi by mpirun or srun with a
 // process for each rank, all else alone.
-void check_launch(const Case& c);
-// The same of any case; `words` are those that follow "meshbench".
+// `words` are those that follow "meshbench".
 void check_launch(Mode mode, const Mesh& mesh, const std::string& words);
+// Each host that MPI has started ranks on becomes a node.
+void place_on_hosts(Mesh& mesh);
+
+// A case of `verb` on the ranks that this process was started with. Throws Error where they do not
+// fit. With mode=mpi, nodes are the hosts, unless the case places ranks itself.
+template <class C>
+C launched(C c, std::string_view verb) {
+  check_launch(c.mode, c.mesh, cat(verb, ' ', to_text(c)));
+  if (c.mode == Mode::mpi && c.nodes.empty() && c.ranks_per_node == 0) place_on_hosts(c.mesh);
+  return c;
+}
 
 // The ranks as threads, with the links of the case, or as the processes of MPI.
 class CaseWorld {
@@ -40,6 +54,8 @@ class CaseWorld {
 MpiWorld& mpi_world();
 // "Open MPI, on 2 hosts: a (2), b (2)"
 std::string mpi_text();
+// What carried the messages, for other rows to be held against.
+void add_mpi(Json& row, std::int64_t clock_uncertainty_ns);
 
 // Tells an error once, names the rank where that matters, and ends the other processes. Returns the
 // exit code.

@@ -76,19 +76,6 @@ std::optional<std::string> memory_objection(const Case& c, const RunReport& repo
              format_bytes(capacity), " that ", c.machine.name, " has");
 }
 
-// What carried the messages, for other rows to be held against.
-void add_mpi(Json& row, const Measured& measured) {
-  const MpiWorld& world = mpi_world();
-  Json hosts = Json::array();
-  for (const MpiWorld::Host& host : world.hosts())
-    hosts.push_back({{"name", host.name}, {"ranks", host.ranks}});
-  row["fingerprint"]["soft"]["mpi_library"] = world.library_version();
-  row["mpi"] = {{"library", world.library()},
-                {"version", world.library_version()},
-                {"hosts", std::move(hosts)},
-                {"clock_uncertainty_ns", measured.results.clock_uncertainty_ns}};
-}
-
 Json make_row(const Case& c, const Measured& measured, const RunReport& report, const Peak& peak,
               const Flags& flags) {
   RowHead head{.case_line = to_text(c), .params = params_of(c), .seed = c.seed};
@@ -118,7 +105,7 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
   }
   row["model"] = Json::parse(to_json(c.model));
   if (c.mode == Mode::sim) row["machine"] = Json::parse(to_json(c.machine));
-  if (c.mode == Mode::mpi) add_mpi(row, measured);
+  if (c.mode == Mode::mpi) add_mpi(row, measured.results.clock_uncertainty_ns);
   if (!measured.training.empty()) {
     Json losses = Json::array();
     int skipped = 0;
@@ -152,10 +139,9 @@ void write_outputs(const Flags& flags, const Measured& measured, const Json& row
 void run(const Flags& flags, bool virtual_time) {
   std::vector<std::string> words = flags.words;
   if (virtual_time) words.push_back("mode=sim");
-  const Case c = parse_case(words);
+  const Case c = launched(parse_case(words), "run");
   if (reports()) check_places(flags);
 
-  check_launch(c);
   const Peak peak = reports() ? peak_of(c) : Peak{};
   std::signal(SIGINT, [](int) {
     interrupted = 1;

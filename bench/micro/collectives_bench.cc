@@ -128,8 +128,7 @@ void add_all(const std::vector<std::string>& arguments) {
     benchmark::RegisterBenchmark("record", record);
   }
   for (const std::string& text : cases) {
-    const CollCase c = parse_coll_case(split_words(text));
-    check_launch(c.mode, c.mesh, "coll " + to_text(c));
+    const CollCase c = launched(parse_coll_case(split_words(text)), "coll");
     for (const std::vector<Point>& table : tables_of(c)) {
       for (const Point& point : table) add(c, point);
     }

@@ -175,6 +175,9 @@ Fingerprint fingerprint(const std::map<std::string, Fact>& extra_hard) {
 std::map<std::string, std::string> published_environment() {
   constexpr std::string_view prefixes[] = {"OMP_", "GOMP_", "KMP_",      "DNNL_", "ONEDNN_", "MKL_",
                                            "UCX_", "NCCL_", "OMPI_MCA_", "CUDA_", "MB_"};
+  // Open MPI's mpirun sets these for itself, another value each time.
+  constexpr std::string_view launchers[] = {"OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix",
+                                            "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_RUNTIME"};
   constexpr std::string_view secrets[] = {"KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH"};
   std::map<std::string, std::string> out;
   for (char** entry = environ; *entry; ++entry) {
@@ -182,8 +185,9 @@ std::map<std::string, std::string> published_environment() {
     const std::size_t equals = text.find('=');
     if (equals == std::string_view::npos) continue;
     const std::string_view name = text.substr(0, equals);
-    const bool listed = std::any_of(std::begin(prefixes), std::end(prefixes),
-                                    [&](std::string_view p) { return name.starts_with(p); });
+    const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
+    const bool listed = std::any_of(std::begin(prefixes), std::end(prefixes), begins) &&
+                        std::none_of(std::begin(launchers), std::end(launchers), begins);
     const bool secret =
         std::any_of(std::begin(secrets), std::end(secrets),
                     [&](std::string_view s) { return name.find(s) != std::string_view::npos; });

@@ -127,6 +127,56 @@ def make_place_row(orders=("tp,dp",), inter_mib=0, simulated_s=1.0, measured_s=(
                           "intra_bytes": MIB, "inter_bytes": inter_mib * MIB, "times_the_best": 1.0, "axes": [axis]}}
 
 
+def times_of(samples):
+    """A distribution whose median's interval is 10 % to either side."""
+    ordered = sorted(samples)
+    middle = ordered[len(ordered) // 2]
+    at = {name: ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+          for name, share in (("p95_s", 0.95), ("p99_s", 0.99), ("p999_s", 0.999))}
+    return {"n": len(ordered), "min_s": ordered[0], "p50_s": middle, **at, "max_s": ordered[-1],
+            "median_deviation_s": 0.0, "low_s": middle / 1.1, "high_s": middle * 1.1, "outliers": 0}
+
+
+def make_coll_row(operation="all_reduce", size=MIB, busbw=1e9, group=0, ranks=(0, 1), axis="dp", library=None,
+                  ceiling=None, samples=(1e-3,) * 10, raw=False, waits=None, late=None, beside=None, slow_down=2.0,
+                  in_place=False):
+    """A row of meshbench coll. `late` is the rank that arrives last every time and that the verdict names."""
+    row = failed_row()
+    n = len(samples)
+    members = [{"rank": rank, "host": "h", "wait_s": (waits or {}).get(rank, 0.0), "transfer_s": 1e-3 * (k + 1),
+                "late_s": 0.0, "arrived_last": n if rank == late else 0} for k, rank in enumerate(ranks)]
+    sized = size is not None
+    coll = {"operation": operation, "axis": axis, "group": group, "groups": 2, "members": len(ranks),
+            "ranks": list(ranks), "bytes": size, "asked_bytes": size, "count": size and size // 4,
+            "dtype": "fp32" if sized else None, "redop": "sum" if "reduce" in operation else None, "root": None,
+            "in_place": in_place, "algorithm": "own", "cache": "warm", "pages": "huge", "factor": 1.0 if sized else None,
+            "warm_up_operations": 5, "completion": times_of(samples), "mean_of_ranks_s": 1e-3,
+            "skew": times_of(samples), "clock_uncertainty_s": 0.0, "members_times": members,
+            "expected": {"link": "intra", "seconds": None, "busbw_ceiling_bytes_per_s": ceiling, "ceiling_by": "memory",
+                         "fraction": ceiling and busbw / ceiling, "wire_intra_bytes": None, "wire_inter_bytes": None,
+                         "wire_node_bytes": None},
+            "check": {"wrong": 0, "checked_elements": 1, "full_operations": 1, "sampled_operations": 0,
+                      "first_wrong": None},
+            "verdict": {"fault": "none" if late is None else "late_rank", "who": [] if late is None else [late],
+                        "effect_s": 0.0, "text": ""},
+            "warm": True, "certain": True, "drifts": False, "minor_faults": 0, "switches": 0, "preemptions": 0,
+            "overlap": {"compute": "none", "units": 0, **dict.fromkeys(
+                ("operation_s", "compute_s", "both_s", "efficiency", "operation_slow_down", "compute_slow_down"))},
+            "beside": {"operation": beside and operation, "axis": beside, "bytes": size if beside else None,
+                       "alone_s": 1e-3 if beside else None, "slow_down": slow_down if beside else None}}
+    if raw:
+        coll["samples_s"] = list(samples)
+    rate = metric_of([busbw], "B/s") if sized else absent("B/s", "the operation moves no bytes")
+    carried = {"mpi": {"library": library, "version": "1", "hosts": [{"name": "h", "ranks": 2}],
+                       "clock_uncertainty_ns": 0}} if library else {}
+    mesh = make_row("dp2.tp2")["mesh"]
+    return {**row, "suite": "coll", "status": "ok", "status_detail": {}, "mode": "mpi" if library else "threads",
+            "virtual_time": False, "mesh": mesh, "coll": coll, **carried,
+            "params": {"op": operation, "mesh": "dp2.tp2", "size": size or 0},
+            "metrics": {"completion_s": metric_of(list(samples), "s"), "algbw_bytes_per_s": rate,
+                        "busbw_bytes_per_s": rate}}
+
+
 def failed_row(status="oom", message="needs 9 GiB, has 8 GiB"):
     """A row of a launch that measured nothing."""
     row = make_row()

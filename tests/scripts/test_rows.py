@@ -2,6 +2,7 @@
 
 import copy
 import json
+import lzma
 
 import pytest
 
@@ -19,6 +20,18 @@ def test_a_folder_stands_for_its_rows_in_order(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps({**make_row(), "run_id": name}))
     (tmp_path / "notes.txt").write_text("no row")
     assert [row["run_id"] for row in rows.load([tmp_path])] == ["a", "b"]
+
+
+def test_rows_in_xz_are_read_and_cut_ones_refused(row_file, tmp_path):
+    written = [make_row(), failed_row()]
+    packed = lzma.compress(row_file(written).read_bytes())
+    folder = tmp_path / "packed"
+    folder.mkdir()
+    (folder / "rows.jsonl.xz").write_bytes(packed)
+    assert rows.load([folder]) == written
+    (folder / "rows.jsonl.xz").write_bytes(packed[:-20])
+    with pytest.raises(rows.RowError, match=r"rows\.jsonl\.xz: cannot be read"):
+        rows.load([folder])
 
 
 def test_unknown_top_fields_are_kept(row_file):

@@ -323,6 +323,8 @@ def test_processes_of_mpi_leave_the_same_rows_once(algorithm, tmp_path):
 
     rows = reader.load([tmp_path / "rows.jsonl"])
     assert [(row["mode"], row["coll"]["check"]["wrong"]) for row in rows] == [("mpi", 0)] * 4
+    assert {row["mpi"]["library"] for row in rows} == {"Open MPI"}
+    assert not any("orte" in name for row in rows for name in row["env"])
 
 
 def test_shaped_links_hold_the_axis_that_crosses_nodes():

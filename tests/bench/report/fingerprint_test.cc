@@ -36,6 +36,18 @@ TEST(Environment, OnlyListedVariablesArePublishedAndNoSecret) {
   EXPECT_FALSE(published.contains("SOMETHING_ELSE"));
 }
 
+TEST(Environment, WhatMpirunSetsAnewEachTimeIsNotPublished) {
+  const std::string before = fingerprint().id;
+  setenv("OMPI_MCA_orte_hnp_uri", "1.0;tcp://127.0.0.1:1", 1);
+  setenv("OMPI_MCA_initial_wdir", "/", 1);
+  EXPECT_EQ(fingerprint().id, before);
+  setenv("OMPI_MCA_btl", "self,tcp", 1);
+  EXPECT_EQ(published_environment().at("OMPI_MCA_btl"), "self,tcp");
+  EXPECT_NE(fingerprint().id, before);
+  for (const char* name : {"OMPI_MCA_orte_hnp_uri", "OMPI_MCA_initial_wdir", "OMPI_MCA_btl"})
+    unsetenv(name);
+}
+
 TEST(Build, SaysWhatItWasBuiltFrom) {
   const BuildInfo info = build_info();
   EXPECT_FALSE(info.compiler.empty());
