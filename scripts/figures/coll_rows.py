@@ -57,6 +57,7 @@ FIELDS = {
     "place": lambda row: "in place" if row["coll"]["in_place"] else "out of place",
     "dtype": lambda row: str(row["coll"]["dtype"]),
     "redop": lambda row: str(row["coll"]["redop"]),
+    "call": lambda row: f"{row['coll']['call']} calls",
     "cache": lambda row: f"{row['coll']['cache']} caches",
     "pages": lambda row: f"{row['coll']['pages']} pages",
     "link": lambda row: f"link {row['params'].get('link', 'none')}",
