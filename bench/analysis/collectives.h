@@ -19,6 +19,7 @@ namespace mb {
 struct LinkModel {
   Algorithm algorithm = Algorithm::own;
   std::optional<LinkShape> links;  // a simulated machine's, or those that threads are held to
+  // Why there are none.
   std::string reason = "links are as fast as memory, whose rate a run does not measure";
 };
 

@@ -150,14 +150,24 @@ std::vector<CollKey> what_keys() {
                             : c.places == Places::in ? "in"
                                                      : "out");
        }},
-      {"algorithm", "NAME",
+      {"algorithm", "all | NAME,... | @FILE",
        "own (one pass over shared memory), native (the library's), direct, ring, halving_doubling, "
-       "tree, two_level",
+       "tree, two_level; several in turn at each size; or for each size the one that a file of "
+       "--tune "
+       "has",
        [](CollCase& c, V v) {
-         c.algorithm = find_named(all_of<Algorithm, kAlgorithms>(), v, cat("algorithm=", v),
-                                  [](Algorithm known) { return name_of(known); });
+         c.tuning.reset();
+         if (v.starts_with('@')) {
+           c.tuning =
+               tuning_from_json(read_file(std::string(v.substr(1)), "algorithm"), v.substr(1));
+         } else {
+           c.algorithms = names_of<Algorithm, kAlgorithms>("algorithm", v);
+         }
        },
-       [](const CollCase& c) { return std::string(name_of(c.algorithm)); }},
+       [](const CollCase& c) {
+         return c.tuning ? cat('@', c.tuning->origin)
+                         : names_text<Algorithm, kAlgorithms>(c.algorithms);
+       }},
   };
 }
 
@@ -169,6 +179,15 @@ std::vector<CollKey> how_keys() {
          c.cache = choice<Cache>("cache", v, {{"warm", Cache::warm}, {"cold", Cache::cold}});
        },
        [](const CollCase& c) { return std::string(name_of(c.cache)); }},
+      {"call", "blocking | stream",
+       "made by the rank itself, or submitted to a stream of its own, a thread that waits for "
+       "work: "
+       "then also how long until the submission returns",
+       [](CollCase& c, V v) {
+         c.call = choice<CallKind>(
+             "call", v, {{"blocking", CallKind::blocking}, {"stream", CallKind::stream}});
+       },
+       [](const CollCase& c) { return std::string(name_of(c.call)); }},
       {"overlap", "none | matmul | memory",
        "computation on a second thread of each rank, for as long as the operation takes: how much "
        "of one hides behind the other",
@@ -282,8 +301,10 @@ CollCase parse_coll_case(const std::vector<std::string>& given) {
           " of them in one process, mode=sim any number");
   require(c.mode == Mode::threads || !c.link, "link=", c.link ? to_text(*c.link) : "",
           " slows threads down; leave it out of mode=", name_of(c.mode));
-  require(c.mode != Mode::sim || (!c.beside && c.overlap == ComputeKind::none && !c.injection),
-          "mode=sim has no beside=, overlap= or inject=; give mode=threads, or leave them out");
+  require(c.mode != Mode::sim || (!c.beside && c.overlap == ComputeKind::none && !c.injection &&
+                                  c.call == CallKind::blocking),
+          "mode=sim has no beside=, overlap=, inject= or call=stream; give mode=threads, or leave "
+          "them out");
   check_config(c);
   return c;
 }

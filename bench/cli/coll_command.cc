@@ -14,6 +14,8 @@
 #include "bench/coll/row.h"
 #include "bench/coll/runner.h"
 #include "bench/coll/text.h"
+#include "bench/coll/tuning.h"
+#include "bench/report/fingerprint.h"
 #include "bench/report/output.h"
 
 namespace mb {
@@ -21,7 +23,7 @@ namespace {
 
 struct Flags {
   std::vector<std::string> words;
-  std::string out, csv, fit;
+  std::string out, csv, fit, tune;
   bool json = false, explain = false, matrix = false, raw = false;
 };
 
@@ -113,7 +115,8 @@ bool run_table(const CollCase& c, const std::vector<Point>& points, Source& sour
     const MeasuredPoint& measured = sink->add(std::move(*result));
     table.push_back(measured);
     const bool other_follows = !points[i].in_place && i + 1 < points.size() &&
-                               points[i + 1].in_place && points[i + 1].bytes == points[i].bytes;
+                               points[i + 1].in_place && points[i + 1].bytes == points[i].bytes &&
+                               points[i + 1].algorithm == points[i].algorithm;
     if (other_follows) {
       out_of_place = measured;
       continue;
@@ -135,11 +138,11 @@ struct Matrix {
 
 Matrix matrix_of(const CollCase& c) {
   require(c.mode != Mode::sim, "--matrix measures; mode=sim has none");
-  require(
-      c.operations.size() == 1 && c.sizes.size() == 1 && !c.beside &&
-          c.overlap == ComputeKind::none,
-      "--matrix takes one op= and one size=, and no beside= or overlap=; for example op=all_reduce "
-      "size=1M");
+  require(c.operations.size() == 1 && c.sizes.size() == 1 && !c.beside &&
+              c.overlap == ComputeKind::none && c.algorithms.size() == 1,
+          "--matrix takes one op=, one size= and one algorithm=, and no beside= or overlap=; for "
+          "example op=all_reduce "
+          "size=1M");
   Matrix matrix;
   std::vector<Group> axes;
   for (int axis = 0; axis < kAxes; ++axis) {
@@ -151,12 +154,14 @@ Matrix matrix_of(const CollCase& c) {
     matrix.axes.push_back(name_of(axis));
     matrix.points.emplace_back();
     for (const Group& beside : axes)
-      matrix.points.back().push_back({.operation = c.operations[0],
-                                      .group = axis,
-                                      .bytes = c.sizes[0],
-                                      .type = c.dtypes[0],
-                                      .redop = c.redops[0],
-                                      .beside = Beside{c.operations[0], beside, c.sizes[0]}});
+      matrix.points.back().push_back(
+          {.operation = c.operations[0],
+           .group = axis,
+           .bytes = c.sizes[0],
+           .type = c.dtypes[0],
+           .redop = c.redops[0],
+           .algorithm = algorithms_of(c, c.operations[0], axis, c.sizes[0])[0],
+           .beside = Beside{c.operations[0], beside, c.sizes[0]}});
   }
   return matrix;
 }
@@ -196,6 +201,35 @@ void write_fit(const CollCase& c, const Flags& flags, const std::vector<Measured
              c.machine_name.empty() ? "cpu" : c.machine_name);
 }
 
+// The processor that this ran on, or in mode=sim the machine.
+std::string machine_text(const CollCase& c) {
+  if (c.mode == Mode::sim) return c.machine.name;
+  const std::map<std::string, Fact> facts = fingerprint().hard;
+  const auto found = facts.find("cpu_model");
+  const auto* model = found == facts.end() ? nullptr : std::get_if<std::string>(&found->second);
+  return model ? *model : "unknown";
+}
+
+void write_tuning(const CollCase& c, const Flags& flags, const std::vector<MeasuredPoint>& all) {
+  const Tuning tuning{.mode = std::string(name_of(c.mode)),
+                      .machine = machine_text(c),
+                      .library = c.mode == Mode::mpi ? mpi_text() : "none",
+                      .case_line = to_text(c),
+                      .operations = tune(timed_rows(all))};
+  if (tuning.operations.empty())
+    throw Exit(kExitNoVerdict, cat("--tune ", flags.tune,
+                                   ": no operation of op= has any of the "
+                                   "algorithms; add own to algorithm="));
+  write_whole(flags.tune, [&](std::ostream& out) { out << to_json(tuning); });
+}
+
+void check_tune(const CollCase& c, const Flags& flags) {
+  require(flags.tune.empty() || c.algorithms.size() > 1, "--tune ", flags.tune,
+          " compares algorithms; give several, for example algorithm=own,ring,tree");
+  require(flags.tune.empty() || !flags.matrix,
+          "--tune and --matrix go one at a time; leave one out");
+}
+
 void finish(const CollCase& c, const Flags& flags, const Sink& sink, bool whole) {
   if (flags.explain) sink.print("\n" + second_table(sink.all()));
   if (whole && !flags.fit.empty()) write_fit(c, flags, sink.all());
@@ -207,12 +241,15 @@ void finish(const CollCase& c, const Flags& flags, const Sink& sink, bool whole)
                                        group.wrong_rank, ", element ", group.findings.index));
     }
   }
+  if (whole && !flags.tune.empty()) write_tuning(c, flags, sink.all());
 }
 
 void run(const Flags& flags) {
-  const CollCase c = parse_coll_case(flags.words);
-  check_launch(c.mode, c.mesh, "coll " + to_text(c));
-  check_outputs({{"--out", flags.out}, {"--csv", flags.csv}, {"--fit", flags.fit}}, "--out");
+  const CollCase c = launched(parse_coll_case(flags.words), "coll");
+  check_outputs(
+      {{"--out", flags.out}, {"--csv", flags.csv}, {"--fit", flags.fit}, {"--tune", flags.tune}},
+      "--out");
+  check_tune(c, flags);
   std::optional<Matrix> matrix;
   if (flags.matrix) matrix = matrix_of(c);
   const std::vector<std::vector<Point>> tables = matrix ? matrix->points : tables_of(c);
@@ -272,6 +309,9 @@ void add_coll(CLI::App& app) {
   verb->add_option("--fit", flags->fit,
                    "Fit latency and bandwidth of links to the times, and write a machine that "
                    "machine=@FILE reads");
+  verb->add_option("--tune", flags->tune,
+                   "Write which of several algorithm= was fastest from which size on, in the form "
+                   "that algorithm=@FILE reads");
   verb->footer(
       "Examples:\n  meshbench coll size=1K,1M\n  meshbench coll op=all mesh=dp2.tp2 axis=all "
       "size=64K time_cap=50ms -o rows.jsonl --csv rows.csv\n"
@@ -279,7 +319,9 @@ void add_coll(CLI::App& app) {
       "  meshbench coll mesh=dp2.tp2 size=256K --matrix\n"
       "  meshbench coll op=all_reduce,all_to_all mesh=dp2.tp8 mode=sim machine=h100x8 axis=all "
       "size=1M:1G:x4\n"
-      "  meshbench coll size=4K:4M:x4 time_cap=100ms --fit here.json");
+      "  meshbench coll size=4K:4M:x4 time_cap=100ms --fit here.json\n"
+      "  meshbench coll op=all_reduce,all_gather mesh=dp4 algorithm=own,ring,tree --tune "
+      "tuned.json\n  meshbench coll mesh=dp4 size=1M algorithm=@tuned.json");
   verb->callback([flags] { run(*flags); });
 }
 

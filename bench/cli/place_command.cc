@@ -6,6 +6,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/measure.h"
 #include "bench/cli/place_text.h"
+#include "bench/cli/ranks.h"
 #include "bench/report/output.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/validate.h"
@@ -104,6 +105,7 @@ void show(const Flags& flags) {
   require(!flags.run || c.link,
           "--run: without link= all links of threads are alike; give for example "
           "link='intra:4GB/s,2us;inter:0.5GB/s,20us'");
+  if (flags.run) check_launch(c.mode, c.mesh, cat("place ", to_text(c), " --run"));
   const Machine machine = machine_of(c);
   std::vector<PlacedOrder> placed;
   for (const OrderClass& order : chosen_orders(c.mesh, flags.orders))

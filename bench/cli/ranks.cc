@@ -5,8 +5,10 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "bench/cli/commands.h"
 #include "parallel/comm/launcher.h"
@@ -34,8 +36,6 @@ void silence_unless_reporting() {
   if (!reports() && !std::freopen("/dev/null", "w", stdout)) std::fclose(stdout);
 }
 
-void check_launch(const Case& c) { check_launch(c.mode, c.mesh, "run " + to_text(c)); }
-
 void check_launch(Mode mode, const Mesh& mesh, const std::string& words) {
   const std::string command = cat("mpirun -n ", mesh.world(), " meshbench ", words);
   const std::optional<Launcher> by = launcher();
@@ -52,6 +52,16 @@ void check_launch(Mode mode, const Mesh& mesh, const std::string& words) {
           " processes, and this one was started alone; start them with: ", command);
   require(!by || by->size == world, "mesh=", mesh.to_text(), " has ", world, " ranks, and ",
           by ? by->name : "", " has started ", by ? by->size : 1, "; start as many: ", command);
+}
+
+void place_on_hosts(Mesh& mesh) {
+  std::map<std::string, int> nodes;
+  std::vector<int> node_of_rank;
+  for (int rank = 0; rank < mesh.world(); ++rank) {
+    const int next = static_cast<int>(nodes.size());
+    node_of_rank.push_back(nodes.emplace(mpi_world().host_of(rank), next).first->second);
+  }
+  mesh.set_nodes(std::move(node_of_rank));
 }
 
 CaseWorld::CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>& link) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/cli/case.h"
@@ -11,6 +12,7 @@
 #include "parallel/comm/comm.h"
 #include "parallel/comm/mpi_world.h"
 #include "parallel/exec/shaped_world.h"
+#include "workloads/base/error.h"
 
 namespace mb {
 
@@ -21,9 +23,19 @@ void silence_unless_reporting();
 
 // Throws Error unless the case fits what started this process: mode=mpi by mpirun or srun with a
 // process for each rank, all else alone.
-void check_launch(const Case& c);
-// The same of any case; `words` are those that follow "meshbench".
+// `words` are those that follow "meshbench".
 void check_launch(Mode mode, const Mesh& mesh, const std::string& words);
+// Each host that MPI has started ranks on becomes a node.
+void place_on_hosts(Mesh& mesh);
+
+// A case of `verb` on the ranks that this process was started with. Throws Error where they do not
+// fit. With mode=mpi, nodes are the hosts, unless the case places ranks itself.
+template <class C>
+C launched(C c, std::string_view verb) {
+  check_launch(c.mode, c.mesh, cat(verb, ' ', to_text(c)));
+  if (c.mode == Mode::mpi && c.nodes.empty() && c.ranks_per_node == 0) place_on_hosts(c.mesh);
+  return c;
+}
 
 // The ranks as threads, with the links of the case, or as the processes of MPI.
 class CaseWorld {

@@ -139,10 +139,9 @@ void write_outputs(const Flags& flags, const Measured& measured, const Json& row
 void run(const Flags& flags, bool virtual_time) {
   std::vector<std::string> words = flags.words;
   if (virtual_time) words.push_back("mode=sim");
-  const Case c = parse_case(words);
+  const Case c = launched(parse_case(words), "run");
   if (reports()) check_places(flags);
 
-  check_launch(c);
   const Peak peak = reports() ? peak_of(c) : Peak{};
   std::signal(SIGINT, [](int) {
     interrupted = 1;

@@ -31,7 +31,8 @@ Key<C> order_key() {
 template <class C>
 Key<C> ranks_per_node_key() {
   return {"ranks_per_node", "N",
-          "ranks that follow each other on a node; 0: all are on one (mode=sim: "
+          "ranks that follow each other on a node; 0: all are on one, with mode=mpi on their hosts "
+          "(mode=sim: "
           "machine.ranks_per_node)",
           [](C& c, std::string_view v) {
             c.ranks_per_node = static_cast<int>(whole("ranks_per_node", v, 0));

@@ -16,6 +16,10 @@ std::string_view name_of(ComputeKind compute) {
                                           : "memory";
 }
 
+std::string_view name_of(CallKind call) {
+  return call == CallKind::blocking ? "blocking" : "stream";
+}
+
 Group group_named(std::string_view text, std::string_view subject) {
   if (text == "world") return kWorld;
   constexpr Axis kNamed[] = {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::rdp, Axis::pp};
@@ -43,6 +47,7 @@ void check_config(const CollConfig& config) {
             name_of(group), " has members 0 to ", size - 1);
   }
   for (const Operation operation : config.operations) {
+    if (config.tuning) algorithm_for(*config.tuning, operation, 1, 0);
     require(config.places != Places::in || can_be_in_place(operation),
             "in_place=in: ", name_of(operation),
             " cannot be in place; leave it out of op=, or give in_place=both");
@@ -62,6 +67,12 @@ CollCall call_of(const Point& point, int members, int root) {
                  has_root(point.operation) ? root : 0);
 }
 
+std::vector<Algorithm> algorithms_of(const CollConfig& config, Operation operation,
+                                     const Group& group, std::int64_t bytes) {
+  if (!config.tuning) return config.algorithms;
+  return {algorithm_for(*config.tuning, operation, config.mesh.group_size(group), bytes)};
+}
+
 std::string to_text(const Point& point) {
   return cat(name_of(point.operation),
              has_size(point.operation) ? cat(" of ", format_bytes(static_cast<double>(point.bytes)),
@@ -72,17 +83,24 @@ std::string to_text(const Point& point) {
 
 namespace {
 
+void add_places(const CollConfig& config, Point point, std::vector<Point>& points) {
+  const bool both = can_be_in_place(point.operation);
+  for (const bool in_place : {false, true}) {
+    const Places unwanted = in_place ? Places::out : Places::in;
+    if (both ? config.places == unwanted : in_place) continue;
+    point.in_place = in_place;
+    points.push_back(point);
+  }
+}
+
 std::vector<Point> table_of(const CollConfig& config, Point point) {
   const std::vector<std::int64_t> one = {0};
   std::vector<Point> points;
   for (const std::int64_t bytes : has_size(point.operation) ? config.sizes : one) {
     point.bytes = bytes;
-    const bool both = can_be_in_place(point.operation);
-    for (const bool in_place : {false, true}) {
-      const Places unwanted = in_place ? Places::out : Places::in;
-      if (both ? config.places == unwanted : in_place) continue;
-      point.in_place = in_place;
-      points.push_back(point);
+    for (const Algorithm algorithm : algorithms_of(config, point.operation, point.group, bytes)) {
+      point.algorithm = algorithm;
+      add_places(config, point, points);
     }
   }
   return points;

@@ -10,11 +10,12 @@ namespace mb {
 namespace {
 
 // The cost is linear in latency and in the inverse of bandwidth; this is how much of each.
-LinkSample sample_of(const CollConfig& config, const GroupResult& group, const GroupSummary& s) {
+LinkSample sample_of(const CollConfig& config, Algorithm algorithm, const GroupResult& group,
+                     const GroupSummary& s) {
   const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
   const auto cost = [&](const Link& link) {
-    return collective_seconds(*kind_of(group.call.operation), config.algorithm, s.bytes, nodes,
-                              link, link);
+    return collective_seconds(*kind_of(group.call.operation), algorithm, s.bytes, nodes, link,
+                              link);
   };
   const Link bytes_alone{.latency_us = 0, .gb_per_s = 1}, both{.latency_us = 1, .gb_per_s = 1};
   return {.bytes = 1e9 * cost(bytes_alone),
@@ -45,8 +46,10 @@ MachineFit fit_machine(const CollConfig& config, const std::vector<MeasuredPoint
       const GroupResult& group = m.result.groups[g];
       const GroupSummary& s = m.summary.groups[g];
       if (!kind_of(group.call.operation) || s.bytes == 0) continue;
-      if (s.expected.link == LinkClass::intra) intra.push_back(sample_of(config, group, s));
-      if (s.expected.link == LinkClass::inter) inter.push_back(sample_of(config, group, s));
+      if (s.expected.link == LinkClass::intra)
+        intra.push_back(sample_of(config, m.result.point.algorithm, group, s));
+      if (s.expected.link == LinkClass::inter)
+        inter.push_back(sample_of(config, m.result.point.algorithm, group, s));
     }
   }
   MachineFit fit{.machine = std::move(base), .intra = fit_link(intra), .inter = fit_link(inter)};

@@ -10,7 +10,6 @@
 
 #include "parallel/comm/algorithms.h"
 #include "parallel/comm/gate.h"
-#include "parallel/device/device.h"
 #include "workloads/base/error.h"
 
 namespace mb {
@@ -104,14 +103,15 @@ CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Poi
 
 Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
 
-Comm& CollRank::comm_of(const Group& group, const std::vector<int>& members) {
-  std::unique_ptr<Comm>& comm = comms_[name_of(group)];
+Comm& CollRank::comm_of(const Group& group, Algorithm algorithm, const std::vector<int>& members) {
+  std::string name = cat("coll ", name_of(group));
+  if (algorithm != Algorithm::own) name += cat(" by ", name_of(algorithm));
+  std::unique_ptr<Comm>& comm = comms_[name];
   if (comm) return *comm;
-  const std::string name = cat("coll ", name_of(group));
-  comm = config_.algorithm == Algorithm::native ? world_.native_comm(name, members, rank_)
-                                                : world_.comm(name, members, rank_);
-  if (config_.algorithm == Algorithm::own || config_.algorithm == Algorithm::native) return *comm;
-  comm = with_algorithm(std::move(comm), config_.algorithm, config_.mesh.nodes_of(members));
+  comm = algorithm == Algorithm::native ? world_.native_comm(name, members, rank_)
+                                        : world_.comm(name, members, rank_);
+  if (algorithm != Algorithm::own && algorithm != Algorithm::native)
+    comm = with_algorithm(std::move(comm), algorithm, config_.mesh.nodes_of(members));
   return *comm;
 }
 
@@ -142,6 +142,10 @@ void CollRank::set_point(const Point& point) {
     control_ = world_.comm("coll control", all_ranks(world_), rank_);
     buffers_ = std::make_unique<Buffers>(largest_, pool_bytes(config_), config_.pages);
     for (int series = 0; series < kSeries; ++series) series_.emplace_back(kBatch);
+    if (config_.call == CallKind::stream) {
+      stream_ = make_cpu_device(1, cat("coll", rank_));
+      stream_->submit(0, [this] { cores_.take_all(); });
+    }
   }
   const std::vector<int> members = members_of(config_, point.group, rank_);
   comm_ = start_ = nullptr;
@@ -158,7 +162,7 @@ void CollRank::set_point(const Point& point) {
   if (!members.empty()) {
     const int index = index_of(members, rank_);
     call_ = call_of(point, static_cast<int>(members.size()), config_.root);
-    comm_ = &comm_of(point.group, members);
+    comm_ = &comm_of(point.group, point.algorithm, members);
     start_ = &start_of(point.group, members);
     checker_ = std::make_unique<Checker>(call_, index, in_place_,
                                          static_cast<std::uint64_t>(config_.seed));
@@ -271,18 +275,13 @@ void CollRank::timed(const std::vector<Run>& runs, const Asked& interrupted) {
 void CollRank::batch(Run run, std::int64_t operations) {
   const bool beside = background_ && run == Run::operation;
   if (beside) background_->start();
-  const ThreadUsage before = thread_usage();
+  const ThreadUsage before = usage();
   if (start_) {
     for (std::int64_t i = 0; i < operations; ++i)
       one(run, i, i == operations - 1 || operation_ % kFullEvery == kFullEvery - 1);
   }
-  const ThreadUsage spent = thread_usage() - before;
-  if (run == Run::operation) {
-    usage_.minor_faults += spent.minor_faults;
-    usage_.major_faults += spent.major_faults;
-    usage_.voluntary_switches += spent.voluntary_switches;
-    usage_.involuntary_switches += spent.involuntary_switches;
-  }
+  const ThreadUsage spent = usage() - before;
+  if (run == Run::operation) usage_ += spent;
   if (beside) background_->stop();
 }
 
@@ -305,19 +304,11 @@ void CollRank::one(Run run, std::int64_t i, bool full) {
 void CollRank::operate(Run run, std::int64_t i, void* in, void* out) {
   const Operands o = operands(call_, comm_->index(), in_place_, in, out);
   if (run == Run::operation || run == Run::alone) {
-    Stamps& own = stamps(run == Run::alone ? Series::alone : Series::operation);
-    own.start(i, now_ns());
-    issue(*comm_, call_, o);
-    own.end(i, now_ns());
-    return;
+    return make_call(run == Run::alone ? Series::alone : Series::operation, i, o);
   }
   const std::int64_t start = now_ns();
   compute_->start(units_);
-  if (run == Run::both) {
-    stamps(Series::operation_in_both).start(i, now_ns());
-    issue(*comm_, call_, o);
-    stamps(Series::operation_in_both).end(i, now_ns());
-  }
+  if (run == Run::both) make_call(Series::operation_in_both, i, o);
   compute_->wait();
   Stamps& computed = stamps(run == Run::both ? Series::compute_in_both : Series::compute);
   computed.start(i, start);
@@ -327,6 +318,31 @@ void CollRank::operate(Run run, std::int64_t i, void* in, void* out) {
     stamps(Series::both)
         .end(i, std::max(compute_->end_ns(), stamps(Series::operation_in_both).ends()[i]));
   }
+}
+
+void CollRank::make_call(Series series, std::int64_t i, const Operands& operands) {
+  Stamps& own = stamps(series);
+  const std::int64_t start = now_ns();
+  own.start(i, start);
+  if (stream_) {
+    stream_->submit(0, [this, &operands] { issue(*comm_, call_, operands); });
+    if (series == Series::operation) {
+      stamps(Series::submit).start(i, start);
+      stamps(Series::submit).end(i, now_ns());
+    }
+    stream_->synchronize();
+  } else {
+    issue(*comm_, call_, operands);
+  }
+  own.end(i, now_ns());
+}
+
+ThreadUsage CollRank::usage() {
+  ThreadUsage sum = thread_usage();
+  if (!stream_) return sum;
+  stream_->submit(0, [&sum] { sum += thread_usage(); });
+  stream_->synchronize();
+  return sum;
 }
 
 void CollRank::wait_for_others() {
@@ -352,6 +368,7 @@ void CollRank::share(Run run, std::int64_t operations, bool keep) {
   place_.set(operation_, RankStep::sharing);
   switch (run) {
     case Run::operation:
+      if (stream_) share_series(Series::submit, operations, keep);
       return share_series(Series::operation, operations, keep);
     case Run::alone:
       return share_series(Series::alone, operations, keep);

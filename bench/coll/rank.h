@@ -17,6 +17,7 @@
 #include "bench/coll/place.h"
 #include "bench/coll/result.h"
 #include "parallel/comm/comm.h"
+#include "parallel/device/device.h"
 
 namespace mb {
 
@@ -59,7 +60,7 @@ class CollRank {
   using Asked = std::function<bool()>;
 
   void set_point(const Point& point);
-  Comm& comm_of(const Group& group, const std::vector<int>& members);
+  Comm& comm_of(const Group& group, Algorithm algorithm, const std::vector<int>& members);
   Comm& start_of(const Group& group, const std::vector<int>& members);
   Background* background_of(const Beside& beside);
 
@@ -70,6 +71,9 @@ class CollRank {
   void batch(Run run, std::int64_t operations);
   void one(Run run, std::int64_t i, bool full);
   void operate(Run run, std::int64_t i, void* in, void* out);
+  // Makes the call and stamps it, by the stream where there is one.
+  void make_call(Series series, std::int64_t i, const Operands& operands);
+  ThreadUsage usage();  // of this thread and the stream's
   void wait_for_others();
   void delay();
 
@@ -95,6 +99,7 @@ class CollRank {
   std::map<std::string, std::unique_ptr<Comm>> comms_;
   std::map<std::string, std::unique_ptr<Background>> backgrounds_;
   std::unique_ptr<Comm> control_;
+  std::unique_ptr<Device> stream_;  // of call=stream; may use any core
   std::unique_ptr<Buffers> buffers_;
   std::vector<Stamps> series_;
   std::vector<std::int64_t> gathered_[2];  // starts and ends of all ranks, on rank 0

@@ -15,16 +15,18 @@
 namespace mb {
 
 // What was timed. `operation` is what the point is about: with `beside` the other collective ran
-// meanwhile, and `alone` is without it. The last three are of computation and operation at once.
+// meanwhile, and `alone` is without it. Three are of computation and operation at once. `submit` is
+// the part of `operation` until the call's submission to a stream has returned.
 enum class Series : std::uint8_t {
   operation,
   alone,
   compute,
   both,
   operation_in_both,
-  compute_in_both
+  compute_in_both,
+  submit
 };
-inline constexpr int kSeries = 6;
+inline constexpr int kSeries = 7;
 
 struct GroupResult {
   int index = 0;                   // among the groups of the axis

@@ -168,7 +168,8 @@ Json block_of(const CollConfig& config, const MeasuredPoint& m, std::size_t g, b
                 {"redop", reduces(call.operation) ? Json(name_of(call.redop)) : Json(nullptr)},
                 {"root", has_root(call.operation) ? Json(call.root) : Json(nullptr)},
                 {"in_place", m.result.point.in_place},
-                {"algorithm", name_of(config.algorithm)},
+                {"algorithm", name_of(m.result.point.algorithm)},
+                {"call", name_of(config.call)},
                 {"cache", name_of(config.cache)},
                 {"pages", name_of(config.pages)},
                 {"alignment_bytes", kBufferAlignment},
@@ -178,6 +179,7 @@ Json block_of(const CollConfig& config, const MeasuredPoint& m, std::size_t g, b
                 {"warm_up_operations", m.result.warm_up},
                 {"completion", seconds(s.completion)},
                 {"mean_of_ranks_s", 1e-9 * s.mean_duration_ns},
+                {"submit", s.submit ? seconds(*s.submit) : Json(nullptr)},
                 {"skew", seconds(s.skew)},
                 {"clock_uncertainty_s", 1e-9 * m.result.clock_uncertainty_ns},
                 {"members_times", members_json(group, s)},
@@ -208,6 +210,7 @@ RowHead head_of(RowHead head, const MeasuredPoint& m, std::size_t g) {
   head.params["size"] = point.bytes;
   head.params["dtype"] = std::string(name_of(point.type));
   head.params["redop"] = std::string(name_of(point.redop));
+  head.params["algorithm"] = std::string(name_of(point.algorithm));
   head.params["in_place"] = std::string(point.in_place ? "in" : "out");
   return head;
 }

@@ -89,14 +89,13 @@ std::vector<MemberTimes> member_times(const Samples& samples) {
   return all;
 }
 
-double mean_duration_ns(const Samples& samples) {
-  double sum = 0;
+std::vector<double> durations_ns(const Samples& samples) {
+  std::vector<double> durations;
   for (int k = 0; k < samples.members(); ++k) {
     for (std::int64_t i = 0; i < samples.operations(); ++i)
-      sum += static_cast<double>(samples.end[k][i] - samples.start[k][i]);
+      durations.push_back(static_cast<double>(samples.end[k][i] - samples.start[k][i]));
   }
-  return sum / std::max(1.0, static_cast<double>(samples.members()) *
-                                 static_cast<double>(samples.operations()));
+  return durations;
 }
 
 Distribution distribution(std::span<const double> values) {

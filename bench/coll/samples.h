@@ -35,8 +35,8 @@ struct MemberTimes {
 };
 std::vector<MemberTimes> member_times(const Samples& samples);
 
-// Mean over members and operations of each member's own duration, as OSU's benchmarks print it.
-double mean_duration_ns(const Samples& samples);
+// Each member's own duration of each operation. Their mean is what OSU's benchmarks print.
+std::vector<double> durations_ns(const Samples& samples);
 
 struct Distribution {
   std::int64_t n = 0;

@@ -31,8 +31,8 @@ bool stays_in_caches(const CollCall& call) {
   return bytes < 2 * std::min(last_level_cache_bytes(), kCountedOn);
 }
 
-void expect_ceiling(const CollConfig& config, const GroupResult& group, const Surroundings& around,
-                    Expected& expected) {
+void expect_ceiling(const CollConfig& config, Algorithm algorithm, const GroupResult& group,
+                    const Surroundings& around, Expected& expected) {
   const CollectiveKind kind = *kind_of(group.call.operation);
   const int n = static_cast<int>(group.ranks.size());
   if (around.mode != "threads") {
@@ -41,9 +41,9 @@ void expect_ceiling(const CollConfig& config, const GroupResult& group, const Su
       return;
     }
     expected.busbw_ceiling =
-        busbw_ceiling(kind, config.algorithm, config.mesh.nodes_of(group.ranks), *around.machine);
+        busbw_ceiling(kind, algorithm, config.mesh.nodes_of(group.ranks), *around.machine);
     expected.ceiling_by = cat("links of ", around.machine->name);
-  } else if (config.algorithm != Algorithm::own) {
+  } else if (algorithm != Algorithm::own) {
     expected.ceiling_by = "the memory ceiling is that of algorithm=own";
   } else if (stays_in_caches(group.call)) {
     expected.ceiling_by = "the buffers may stay in caches";
@@ -56,8 +56,8 @@ void expect_ceiling(const CollConfig& config, const GroupResult& group, const Su
   }
 }
 
-Expected expect(const CollConfig& config, const GroupResult& group, const Surroundings& around,
-                const GroupSummary& summary) {
+Expected expect(const CollConfig& config, Algorithm algorithm, const GroupResult& group,
+                const Surroundings& around, const GroupSummary& summary) {
   const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
   Expected expected{.link = link_class(nodes)};
   const auto kind = kind_of(group.call.operation);
@@ -65,11 +65,11 @@ Expected expect(const CollConfig& config, const GroupResult& group, const Surrou
     expected.ceiling_by = kind ? "one rank moves nothing" : "a barrier moves nothing";
     return expected;
   }
-  expected.wire = wire_of(*kind, config.algorithm, summary.bytes, nodes);
+  expected.wire = wire_of(*kind, algorithm, summary.bytes, nodes);
   if (around.machine)
-    expected.seconds = collective_seconds(*kind, config.algorithm, summary.bytes, nodes,
+    expected.seconds = collective_seconds(*kind, algorithm, summary.bytes, nodes,
                                           around.machine->intra, around.machine->inter);
-  expect_ceiling(config, group, around, expected);
+  expect_ceiling(config, algorithm, group, around, expected);
   if (expected.busbw_ceiling && summary.busbw)
     expected.fraction = *summary.busbw / *expected.busbw_ceiling;
   return expected;
@@ -96,16 +96,18 @@ GroupSummary summarize_group(const CollConfig& config, const GroupResult& group,
   GroupSummary s{
       .completion = distribution(times),
       .skew = distribution(arrival_skews_ns(samples)),
-      .mean_duration_ns = mean_duration_ns(samples) * share_of_time(group.call.operation),
+      .mean_duration_ns = mean(durations_ns(samples)) * share_of_time(group.call.operation),
       .members = member_times(samples),
       .bytes = bytes_of(group.call),
       .factor = factor_of(group.call)};
   if (has_size(group.call.operation) && s.completion.p50 > 0)
     s.algbw = static_cast<double>(s.bytes) / (1e-9 * s.completion.p50);
   if (s.algbw && s.factor) s.busbw = *s.algbw * *s.factor;
-  s.expected = expect(config, group, around, s);
+  s.expected = expect(config, result.point.algorithm, group, around, s);
   s.verdict = judge_group(samples, result.clock_uncertainty_ns);
   s.drifts = drifts(times);
+  if (group.of(Series::submit).operations() > 0)
+    s.submit = distribution(durations_ns(group.of(Series::submit)));
   if (group.of(Series::alone).operations() > 0)
     s.alone_ns = median_completion(group, Series::alone);
   if (group.of(Series::both).operations() > 0) s.overlap = overlap_of(group);
@@ -149,7 +151,7 @@ PointResult predict(const CollConfig& config, const Point& point, const Machine&
     const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
     double seconds = 0;
     if (const auto kind = kind_of(point.operation); kind && group.ranks.size() > 1) {
-      seconds = collective_seconds(*kind, config.algorithm, bytes_of(group.call), nodes,
+      seconds = collective_seconds(*kind, point.algorithm, bytes_of(group.call), nodes,
                                    machine.intra, machine.inter);
     } else if (!kind) {
       // Rounds of messages to members 1, 2, 4, ... places on (Hensgen, Finkel and Manber, 1988).

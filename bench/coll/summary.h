@@ -43,6 +43,7 @@ struct GroupSummary {
   Distribution completion;  // ns, of one way where the operation goes forth and back
   Distribution skew;        // ns, of arrivals
   double mean_duration_ns = 0;
+  std::optional<Distribution> submit;  // ns, of every member: until its call=stream returns
   std::vector<MemberTimes> members;
   std::int64_t bytes = 0;                      // real size
   std::optional<double> factor, algbw, busbw;  // bytes per second

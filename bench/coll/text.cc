@@ -203,6 +203,9 @@ std::string table_rows(const CollConfig& config, const MeasuredPoint* out_of_pla
                        const MeasuredPoint* in_place) {
   const MeasuredPoint& any = out_of_place ? *out_of_place : *in_place;
   std::string text;
+  if (config.algorithms.size() > 1 || config.tuning)
+    add_remark(text, cat(any.summary.groups.front().bytes, " B: algorithm ",
+                         name_of(any.result.point.algorithm)));
   for (const MeasuredPoint* m : {out_of_place, in_place}) {
     if (m) text += spread(*m) + remarks(config, *m);
   }
@@ -267,6 +270,7 @@ std::string explanation(const CollConfig& config, const Surroundings& around) {
 std::string second_table(const std::vector<MeasuredPoint>& all) {
   Table table({{"operation", Align::left},
                {"axis", Align::left},
+               {"algorithm", Align::left},
                {"group"},
                {"size"},
                {"place", Align::left},
@@ -275,6 +279,7 @@ std::string second_table(const std::vector<MeasuredPoint>& all) {
                {"p99 us"},
                {"max us"},
                {"mean of ranks us"},
+               {"submit us"},
                {"skew us"},
                {"wait us"},
                {"transfer us"},
@@ -301,6 +306,7 @@ std::string second_table(const std::vector<MeasuredPoint>& all) {
     const auto& wire = s.expected.wire;
     table.add({std::string(name_of(m.result.point.operation)),
                name_of(m.result.point.group),
+               std::string(name_of(m.result.point.algorithm)),
                cat(m.result.groups[g].index),
                cat(s.bytes),
                m.result.point.in_place ? "in" : "out",
@@ -309,6 +315,7 @@ std::string second_table(const std::vector<MeasuredPoint>& all) {
                time_text(1e-3 * s.completion.p99),
                time_text(1e-3 * s.completion.max),
                time_text(1e-3 * s.mean_duration_ns),
+               s.submit ? time_text(1e-3 * s.submit->p50) : "-",
                time_text(1e-3 * s.skew.p50),
                time_text(1e-3 * wait),
                time_text(1e-3 * transfer),

@@ -38,9 +38,10 @@ std::string size_text(std::int64_t bytes) {
 // As filters want it: "all_reduce/threads/2/fp32/1MiB", of an axis "all_reduce/threads/tp2/...".
 std::string name_of(const CollCase& c, const Point& point) {
   const std::string axis = point.group == kWorld ? "" : name_of(point.group);
-  return printable(cat(name_of(point.operation), '/', name_of(c.mode), '/', axis,
-                       c.mesh.group_size(point.group), '/', name_of(point.type), '/',
-                       size_text(point.bytes), point.in_place ? "/in_place" : ""));
+  return printable(
+      cat(name_of(point.operation), '/', name_of(c.mode), '/', axis, c.mesh.group_size(point.group),
+          '/', name_of(point.type), '/', size_text(point.bytes), point.in_place ? "/in_place" : "",
+          point.algorithm == Algorithm::own ? "" : cat('/', name_of(point.algorithm))));
 }
 
 // The case of the one point.
@@ -50,6 +51,8 @@ std::string line_of(CollCase c, const Point& point) {
   c.sizes_text = cat(point.bytes);
   c.dtypes = {point.type};
   c.redops = {point.redop};
+  c.tuning.reset();
+  c.algorithms = {point.algorithm};
   c.places = point.in_place ? Places::in : Places::out;
   return to_text(c);
 }
@@ -125,8 +128,7 @@ void add_all(const std::vector<std::string>& arguments) {
     benchmark::RegisterBenchmark("record", record);
   }
   for (const std::string& text : cases) {
-    const CollCase c = parse_coll_case(split_words(text));
-    check_launch(c.mode, c.mesh, "coll " + to_text(c));
+    const CollCase c = launched(parse_coll_case(split_words(text)), "coll");
     for (const std::vector<Point>& table : tables_of(c)) {
       for (const Point& point : table) add(c, point);
     }

@@ -211,8 +211,7 @@ void add_all(const std::vector<std::string>& arguments) {
     }
   }
   for (const std::string& text : cases) {
-    const Case c = parse_case(split_words(text));
-    check_launch(c);
+    const Case c = launched(parse_case(split_words(text)), "run");
     if (c.mode == Mode::mpi) mpi_cases.push_back(c);
     add(name_of(c), c, run);
   }

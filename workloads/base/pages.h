@@ -54,6 +54,13 @@ struct ThreadUsage {
             voluntary_switches - before.voluntary_switches,
             involuntary_switches - before.involuntary_switches};
   }
+  ThreadUsage& operator+=(const ThreadUsage& more) {
+    minor_faults += more.minor_faults;
+    major_faults += more.major_faults;
+    voluntary_switches += more.voluntary_switches;
+    involuntary_switches += more.involuntary_switches;
+    return *this;
+  }
   bool operator==(const ThreadUsage&) const = default;
 };
 ThreadUsage thread_usage();

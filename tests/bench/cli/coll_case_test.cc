@@ -14,7 +14,8 @@ TEST(CollCase, PrintsBackWhatItWasParsedFrom) {
            "op=all_reduce mesh=dp2 size=1K:16M:x4",
            "op=all mesh=dp2.tp2 axis=all size=1K,1M dtype=fp32,bf16 redop=sum,max root=1",
            "op=all_to_all_v,shift mesh=dp2.pp3 axis=dp.pp,pp groups=one size=4096 in_place=out "
-           "algorithm=ring cache=cold",
+           "algorithm=ring call=stream cache=cold",
+           "op=all_reduce mesh=dp4 size=1M algorithm=own,ring,tree",
            "op=all_gather mesh=tp4 nodes=0,0,1,1 size=8M:10G/10 overlap=matmul warm_up=0 "
            "interval=0.05 time_cap=0.1s iterations=6,50 check=off pages=small seed=7 timeout_s=1.5 "
            "inject=rank:3:2000000ns",
@@ -84,6 +85,11 @@ TEST(CollCase, RefusesNamingKeyAndValue) {
       {"inject=link:2:1ms", {"inject=link:2:1ms", "rank:RANK:DELAY"}},
       {"inject=rank:1:2", {"inject", "ms"}},
       {"mode=sim overlap=matmul", {"mode=sim"}},
+      {"mode=sim call=stream", {"mode=sim", "call=stream"}},
+      {"call=later", {"call=later", "blocking"}},
+      {"algorithm=own,rnig", {"algorithm=own,rnig", "'rnig'", "did you mean"}},
+      {"algorithm=ring,ring", {"algorithm=ring,ring", "twice"}},
+      {"algorithm=@nowhere.json", {"algorithm=@nowhere.json", "no such file"}},
       {"mode=gpu", {"mode=gpu"}},
       {"mode=sim link=intra:4GB/s,2us;inter:1GB/s,2us", {"link=", "mode=sim"}},
       {"machine.nic_gb_per_s=1", {"machine="}},

@@ -189,6 +189,9 @@ def test_a_rank_that_never_comes_ends_the_run(tmp_path):
     (["--matrix"], 2, ["--matrix", "one size="]),
     (["--matrix", "mesh=1", "size=1K"], 2, ["mesh=1", "mesh=dp2.tp2"]),
     (["--fitt", "x"], 2, ["--fitt"]),
+    (["--tune", "x", "algorithm=ring"], 2, ["--tune x", "algorithm=own,ring,tree"]),
+    (["--tune", "x", "--matrix", "size=1K", "mesh=dp2.tp2", "algorithm=own,ring"], 2, ["--tune and --matrix"]),
+    (["algorithm=@nowhere.json"], 4, ["nowhere.json"]),
 ])
 def test_bad_input_is_refused_on_one_line(words, code, parts, tmp_path):
     done = run(*words, cwd=tmp_path)
@@ -214,6 +217,45 @@ def test_a_fit_of_one_size_is_refused(tmp_path):
     assert not (tmp_path / "here.json").exists()
 
 
+def test_a_tuned_table_chooses_the_algorithm_of_every_size(tmp_path):
+    words = ["mode=sim", "mesh=dp8", "size=1K:1G:x64", "in_place=out"]
+    done = run("op=all_reduce,broadcast", *words, "algorithm=ring,halving_doubling,tree", "--tune", "tuned.json",
+               cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("algorithm tree") == 2 * 4
+    table = strict((tmp_path / "tuned.json").read_text())
+    assert (table["schema"], table["mode"], table["machine"]) == ("meshbench-tuning/1", "sim", "h100x8")
+    chosen = set()
+    for operation in ["all_reduce", "broadcast"]:
+        alone = {name: rows_of(f"op={operation}", *words, f"algorithm={name}")
+                 for name in ["ring", "halving_doubling", "tree"]}
+        tuned = rows_of(f"op={operation}", *words, "algorithm=@tuned.json", cwd=tmp_path)
+        assert len(tuned) == 4
+        for k, row in enumerate(tuned):
+            seconds = {name: rows[k]["metrics"]["completion_s"]["value"] for name, rows in alone.items()}
+            assert seconds[row["coll"]["algorithm"]] == min(seconds.values())
+            assert row["params"]["algorithm"] == row["coll"]["algorithm"]
+            chosen.add(row["coll"]["algorithm"])
+    assert len(chosen) > 1
+    done = run("op=all_gather", "algorithm=@tuned.json", cwd=tmp_path)
+    assert done.returncode == 2 and "has no all_gather" in done.stderr
+
+
+def test_algorithms_are_timed_in_turn_and_the_table_is_read_back(tmp_path):
+    rows = rows_of("mesh=dp2.tp2", "axis=tp", "size=1K,64K", "algorithm=own,ring", *QUICK, "--tune", "tuned.json",
+                   cwd=tmp_path)
+    assert len({row["key"] for row in rows}) == len(rows) == 16
+    assert [row["coll"]["algorithm"] for row in rows[::4]] == ["own", "ring"] * 2
+    table = strict((tmp_path / "tuned.json").read_text())
+    assert table["operations"][0]["members"] == 2 and table["case"] == rows[0]["case"]
+    chosen = {step["algorithm"] for step in table["operations"][0]["steps"]}
+    assert {row["coll"]["algorithm"] for row in rows_of("size=1K,64K", "algorithm=@tuned.json", *QUICK,
+                                                        cwd=tmp_path)} == chosen
+    (tmp_path / "other.json").write_text('{"schema": "meshbench-row/1"}')
+    done = run("algorithm=@other.json", cwd=tmp_path)
+    assert done.returncode == 2 and "meshbench-tuning/1" in done.stderr
+
+
 def test_interference_is_told_for_every_pair_of_axes():
     text = run("mesh=dp2.tp2", "size=64K", "--matrix", *QUICK).stdout
     assert re.search(r"slow-down of +beside tp +beside dp", text)
@@ -228,6 +270,17 @@ def test_overlap_has_three_times_and_an_efficiency(kind):
     shorter = min(overlap["operation_s"], overlap["compute_s"])
     assert overlap["efficiency"] == pytest.approx(
         (overlap["operation_s"] + overlap["compute_s"] - overlap["both_s"]) / shorter)
+
+
+def test_a_stream_has_a_time_of_submission():
+    schema = jsonschema.Draft202012Validator(json.loads((ROOT / "bench/report/row.schema.json").read_text()))
+    for call in ["blocking", "stream"]:
+        row = rows_of("size=64K", "in_place=out", f"call={call}", *QUICK)[0]
+        schema.validate(row)
+        assert row["coll"]["call"] == call and row["coll"]["check"]["wrong"] == 0
+        assert (row["coll"]["submit"] is None) == (call == "blocking")
+    assert row["coll"]["submit"]["n"] == 2 * row["coll"]["completion"]["n"]
+    assert "submit us" in run("size=1K", "call=stream", "--explain", *QUICK).stdout
 
 
 def test_explanation_has_factors_ceilings_and_a_second_table():

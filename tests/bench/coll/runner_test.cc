@@ -61,16 +61,65 @@ TEST(Runner, EveryOperationIsRightInEveryType) {
   }
 }
 
+TEST(Runner, EveryOperationIsRightThroughAStream) {
+  CollConfig config = small("dp3");
+  config.call = CallKind::stream;
+  for (int operation = 0; operation < kOperations; ++operation) {
+    for (const bool in_place : {false, true}) {
+      const Point point{.operation = static_cast<Operation>(operation),
+                        .bytes = 4096,
+                        .type = DType::bf16,
+                        .in_place = in_place};
+      if (in_place && !can_be_in_place(point.operation)) continue;
+      const PointResult result = measure(config, point);
+      EXPECT_EQ(result.groups[0].findings.wrong, 0) << to_text(point);
+    }
+  }
+}
+
+TEST(Runner, ASubmissionReturnsBeforeItsOperationEnds) {
+  for (const CallKind call : {CallKind::blocking, CallKind::stream}) {
+    CollConfig config = small("dp2");
+    config.call = call;
+    const GroupResult group = measure(config, {.bytes = 4096}).groups[0];
+    const Samples &operation = group.of(Series::operation), &submit = group.of(Series::submit);
+    if (call == CallKind::blocking) {
+      EXPECT_EQ(submit.operations(), 0);
+      continue;
+    }
+    EXPECT_EQ(submit.start, operation.start);
+    ASSERT_EQ(submit.operations(), operation.operations());
+    for (std::int64_t i = 0; i < submit.operations(); ++i)
+      EXPECT_LE(submit.end[1][i], operation.end[1][i]);
+  }
+}
+
+TEST(Runner, AStreamGoesWithBesideAndOverlap) {
+  CollConfig config = small("dp2.tp2");
+  config.call = CallKind::stream;
+  const Point beside{.group = group_of(Axis::tp),
+                     .bytes = 4096,
+                     .beside = Beside{Operation::all_reduce, group_of(Axis::dp), 65536}};
+  const Point overlap{.bytes = 4096, .overlap = ComputeKind::matmul};
+  for (const Point& point : {beside, overlap}) {
+    const GroupResult group = measure(config, point).groups[0];
+    const Series other = point.beside ? Series::alone : Series::operation_in_both;
+    EXPECT_EQ(group.findings.wrong, 0);
+    EXPECT_EQ(group.of(Series::submit).operations(), group.of(Series::operation).operations());
+    EXPECT_EQ(group.of(other).operations(), group.of(Series::operation).operations());
+  }
+}
+
 TEST(Runner, AlgorithmsAreChecked) {
   for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring, Algorithm::halving_doubling,
                                     Algorithm::tree, Algorithm::two_level, Algorithm::native}) {
     CollConfig config = small("dp4");
     config.mesh.set_ranks_per_node(2);
-    config.algorithm = algorithm;
     for (const Operation operation : {Operation::all_reduce, Operation::all_gather,
                                       Operation::reduce_scatter, Operation::broadcast}) {
-      const PointResult result =
-          measure(config, {.operation = operation, .bytes = 4096, .type = DType::bf16});
+      const PointResult result = measure(
+          config,
+          {.operation = operation, .bytes = 4096, .type = DType::bf16, .algorithm = algorithm});
       EXPECT_EQ(result.groups[0].findings.wrong, 0)
           << name_of(algorithm) << ' ' << name_of(operation);
     }
@@ -152,15 +201,18 @@ TEST(Runner, ARankThatNeverComesIsToldWithThePlaceOfEach) {
 }
 
 TEST(Runner, ARankThatFailsEndsTheRunAndIsNamed) {
-  CollConfig config = small("dp3");
-  test::FaultyWorld world(3, "coll world", {.before = [](int rank, int call) -> bool {
-                            if (rank == 2 && call == 4) throw Error("the link is down");
-                            return true;
-                          }});
-  const Point point{.bytes = 4096};
-  CollRunner runner(world, config, {point});
-  const std::string message = message_of([&] { runner.measure(point); });
-  EXPECT_NE(message.find("rank 2: the link is down"), std::string::npos) << message;
+  for (const CallKind call : {CallKind::blocking, CallKind::stream}) {
+    CollConfig config = small("dp3");
+    config.call = call;
+    test::FaultyWorld world(3, "coll world", {.before = [](int rank, int calls) -> bool {
+                              if (rank == 2 && calls == 4) throw Error("the link is down");
+                              return true;
+                            }});
+    const Point point{.bytes = 4096};
+    CollRunner runner(world, config, {point});
+    const std::string message = message_of([&] { runner.measure(point); });
+    EXPECT_NE(message.find("rank 2: the link is down"), std::string::npos) << message;
+  }
 }
 
 TEST(Runner, InterruptedRunStopsOnAllRanks) {

@@ -35,7 +35,7 @@ TEST(Samples, MemberThatLeavesBeforeTheLastComesWaitsNoLongerThanItIsThere) {
 }
 
 TEST(Samples, MeanOfRanksIsThatOfTheirOwnDurations) {
-  EXPECT_DOUBLE_EQ(mean_duration_ns(kSamples), (50 + 60 + 45 + 40 + 48 + 20) / 6.0);
+  EXPECT_DOUBLE_EQ(mean(durations_ns(kSamples)), (50 + 60 + 45 + 40 + 48 + 20) / 6.0);
 }
 
 TEST(Samples, DistributionHoldsPercentilesOfTheSlowestMember) {
