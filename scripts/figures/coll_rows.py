@@ -51,6 +51,7 @@ FIELDS = {
     "operation": lambda row: row["coll"]["operation"],
     "carrier": carrier,
     "algorithm": lambda row: row["coll"]["algorithm"],
+    "call": lambda row: f"{row['coll'].get('call', 'blocking')} calls",
     "mesh": lambda row: f"mesh {row['mesh']['text']}",
     "axis": lambda row: f"over {row['coll']['axis']}",
     "group": _group,

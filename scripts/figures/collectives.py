@@ -8,6 +8,9 @@ from figures import coll_rows, look
 # Share of operations that are slower -> its name on the axis.
 TAIL = {1.0: "fastest", 0.5: "p50", 0.1: "p90", 0.01: "p99", 0.001: "p99.9", 0.0001: "p99.99"}
 
+# Lines of a panel whose bands can still be told apart; more are drawn without.
+MOST_BANDS = 4
+
 
 def busbw(rows):
     """Bus bandwidth over size: a panel for each operation, or one where nothing else differs."""
@@ -16,8 +19,8 @@ def busbw(rows):
         missing="busbw, which one rank and barriers have not",
         caption=["busbw: bytes over time times nccl-tests' factor of the operation, from the median; 1 GB = 1e9 B, one "
                  "direction; sizes binary, as nccl-tests means them.",
-                 "Bands: 95 % interval of the median; of a size that was measured several times, the middle one's line "
-                 "and all intervals. Dashed: its ceiling."])
+                 f"Bands, up to {MOST_BANDS} lines: 95 % interval of the median; of a size that was measured several times, "
+                 "the middle one's line and all intervals. Dashed: ceiling."])
 
 
 def ceiling(rows):
@@ -27,8 +30,8 @@ def ceiling(rows):
         missing="a ceiling",
         caption=["Ceiling: what links admit of a machine, or one pass over memory as measured before the run, for "
                  "buffers that caches do not hold.",
-                 "Bands: 95 % interval of the median. Above 100 %: caches hold a part, or memory was slower when its "
-                 "rate was measured."])
+                 f"Bands, up to {MOST_BANDS} lines: 95 % interval of the median. Above 100 %: caches hold a part, or "
+                 "memory was slower when its rate was measured."])
 
 
 def _busbw(row):
@@ -71,7 +74,7 @@ def _over_size(rows, quantity, title, label, log, missing, caption):
         series, rest = coll_rows.first(series, coll_rows.MOST_LINES, f"lines of {operation}".rstrip(" of"))
         notes += rest
         for name, members in series.items():
-            _line(ax, name, members, quantity, lines)
+            _line(ax, name, members, quantity, lines, band=len(series) <= MOST_BANDS)
         ax.set_title(operation)
         _size_axis(ax, group)
         _value_axis(ax, label, log)
@@ -80,7 +83,7 @@ def _over_size(rows, quantity, title, label, log, missing, caption):
     return figure
 
 
-def _line(ax, name, members, quantity, lines):
+def _line(ax, name, members, quantity, lines, band):
     points = []
     for size, same in sorted(coll_rows.by(members, lambda row: row["coll"]["bytes"]).items()):
         values, lows, highs, tops = zip(*map(quantity, same))
@@ -90,7 +93,8 @@ def _line(ax, name, members, quantity, lines):
     sizes, values, lows, highs, tops = zip(*points)
     style = lines.look_of(name)
     lines.handles[name], = ax.plot(sizes, values, markersize=4.5, linewidth=1.4, zorder=3, **style)
-    ax.fill_between(sizes, lows, highs, color=style["color"], alpha=0.2, linewidth=0, zorder=2)
+    if band:
+        ax.fill_between(sizes, lows, highs, color=style["color"], alpha=0.2, linewidth=0, zorder=2)
     bounded = [(size, top) for size, top in zip(sizes, tops) if top is not None]
     if bounded:
         ax.plot(*zip(*bounded), "--", marker="_", markersize=16, color=style["color"], linewidth=1.2, zorder=4)

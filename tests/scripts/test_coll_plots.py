@@ -99,6 +99,12 @@ def test_the_band_is_the_interval_of_the_median_and_the_ceiling_is_drawn():
     assert legend(figure) == ["all_reduce", "its ceiling"]
 
 
+def test_bands_of_many_lines_are_left_out():
+    rows = [make_coll_row(group=g, ranks=(2 * g, 2 * g + 1)) for g in range(5)]
+    assert len(collectives.busbw(rows[:4]).axes[0].collections) == 4
+    assert len(collectives.busbw(rows).axes[0].collections) == 0
+
+
 def test_runs_in_turn_are_one_line_through_the_middle():
     ax, = collectives.busbw([make_coll_row(busbw=rate) for rate in (1e9, 5e9, 2e9)]).axes
     assert curves(ax) == [[(MIB, 2)]]

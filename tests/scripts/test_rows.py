@@ -7,7 +7,7 @@ import lzma
 import pytest
 
 import rows
-from conftest import absent, failed_row, make_place_row, make_row, many_rows
+from conftest import ROOT, absent, failed_row, make_place_row, make_row, many_rows
 
 
 def test_rows_survive_being_written_and_read(row_file):
@@ -32,6 +32,11 @@ def test_rows_in_xz_are_read_and_cut_ones_refused(row_file, tmp_path):
     (folder / "rows.jsonl.xz").write_bytes(packed[:-20])
     with pytest.raises(rows.RowError, match=r"rows\.jsonl\.xz: cannot be read"):
         rows.load([folder])
+
+
+@pytest.mark.parametrize("file", ["collectives/late.jsonl.xz", "collectives/matrix.jsonl.xz", "placement/h100.jsonl"])
+def test_rows_of_studies_stay_readable(file):
+    assert rows.load([ROOT / "results" / file])
 
 
 def test_unknown_top_fields_are_kept(row_file):
