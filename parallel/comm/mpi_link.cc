@@ -15,24 +15,38 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
+// How long one looks and keeps the core, then looks between other threads' turns; at last one
+// sleeps, for at most so long at once.
+struct Patience {
+  microseconds looks, yields, longest_sleep;
+};
+
+// A turn given away to another program is gone for milliseconds. Where the member at the other end
+// cannot be what waits for this core, one keeps it while bytes are on their way.
+Patience patience(const MpiLink& link, Waiting kind) {
+  using namespace std::chrono_literals;
+  const bool comes = kind == Waiting::bytes;
+  return {.looks = link.bound     ? (comes ? 200us : 50us)
+                   : link.crowded ? 1us
+                                  : 5us,
+          .yields = link.crowded ? 20us : 60us,
+          .longest_sleep = comes ? 20us : 500us};
+}
+
 // What passes between two looks: nothing, other threads' turns, then sleep in growing steps, an
 // eighth of the wait so far. A stream that waits this way drives MPI's progress, and leaves its
 // core to the stream that computes.
 class Pause {
  public:
-  Pause(bool crowded, Waiting kind)
-      : looks_(crowded ? 4 : 100),
-        yields_for_(crowded ? 20 : 60),
-        longest_(kind == Waiting::bytes ? 20 : 500) {}
+  explicit Pause(const Patience& patience) : patience_(patience) {}
 
   void operator()() {
-    if (++turn_ < looks_) return relax();
-    const auto now = Clock::now();
-    if (turn_ == looks_) start_ = now;
-    const auto waited = now - start_;
-    if (waited < yields_for_) return std::this_thread::yield();
+    const auto waited = Clock::now() - start_;
+    if (waited < patience_.looks) return relax();
+    if (waited < patience_.looks + patience_.yields) return std::this_thread::yield();
     sleep_exactly();
-    std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 8, microseconds(2), longest_));
+    std::this_thread::sleep_for(
+        std::clamp<Clock::duration>(waited / 8, microseconds(2), patience_.longest_sleep));
   }
 
  private:
@@ -42,10 +56,8 @@ class Pause {
     (void)done;
   }
 
-  const int looks_;
-  const microseconds yields_for_, longest_;
-  int turn_ = 0;
-  Clock::time_point start_;
+  const Patience patience_;
+  const Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace
@@ -60,7 +72,7 @@ void MpiLink::check(int code, const char* what) const {
 void MpiLink::wait(std::span<MpiHandle> requests, Waiting kind) const {
   if (requests.empty()) return;
   bool done = false;
-  for (Pause pause(crowded, kind);; pause()) {
+  for (Pause pause(patience(*this, kind));; pause()) {
     check(mpi->test_all(requests.data(), static_cast<int>(requests.size()), &done), "MPI_Testall");
     if (done) return;
   }

@@ -20,6 +20,7 @@ enum class Waiting : std::uint8_t {
 struct MpiLink {
   const MpiFunctions* mpi = nullptr;
   bool crowded = false;                    // more ranks on this host than cores
+  bool bound = false;                      // to cores that no other rank may run on
   std::int64_t piece_bytes = 1 << 30;      // of the largest message
   std::int64_t native_limit = 2147483647;  // elements in one call of the library
   std::atomic<bool> aborted{false};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -99,9 +100,33 @@ MPI_Op half_op_of(ReduceOp op) {
       return half_op<Half, add>();
   }
 }
+
+#ifdef OPEN_MPI
+// Where it has AVX, Open MPI 4.1's op/avx stops sums of bytes at the largest byte; here they wrap.
+constexpr bool kByteSumsWrap = false;
+#else
+constexpr bool kByteSumsWrap = true;
+#endif
+
+void add_bytes(void* from, void* into, int* count, MPI_Datatype*) {
+  const auto* a = static_cast<const std::uint8_t*>(from);
+  auto* b = static_cast<std::uint8_t*>(into);
+  for (int i = 0; i < *count; ++i) b[i] = static_cast<std::uint8_t>(a[i] + b[i]);
+}
+MPI_Op byte_sum() {
+  static const MPI_Op op = [] {
+    MPI_Op made;
+    MPI_Op_create(add_bytes, 1, &made);
+    return made;
+  }();
+  return op;
+}
+
 MPI_Op op_of(ReduceOp op, DType type) {
   if (type == DType::bf16) return half_op_of<Bf16>(op);
   if (type == DType::fp16) return half_op_of<Fp16>(op);
+  const bool sums = op == ReduceOp::sum || op == ReduceOp::avg;
+  if (!kByteSumsWrap && sums && mb::size_of(type) == 1) return byte_sum();
   switch (op) {
     case ReduceOp::prod:
       return MPI_PROD;

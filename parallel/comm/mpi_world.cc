@@ -28,6 +28,7 @@ struct Place {
   char host[256] = "";
   char kernel[256] = "";  // equal where cores and the monotonic clock are the same
   int cores = 1;
+  cpu_set_t own;  // cores that the launcher has left to the process
 };
 
 // A kernel, and the name space of its clocks.
@@ -44,6 +45,8 @@ Place own_place() {
   if (gethostname(place.host, sizeof place.host - 1) != 0) std::strcpy(place.host, "unknown");
   name_of_kernel().copy(place.kernel, sizeof place.kernel - 1);
   place.cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  CPU_ZERO(&place.own);
+  sched_getaffinity(0, sizeof place.own, &place.own);
   return place;
 }
 
@@ -106,10 +109,16 @@ MpiWorld::MpiWorld(const MpiOptions& options) : state_(std::make_unique<State>()
   const Place own = own_place();
   s.places.resize(s.size);
   s.all->all_gather(&own, s.places.data(), sizeof own, DType::uint8);
-  const auto neighbours = std::count_if(s.places.begin(), s.places.end(), [&](const Place& place) {
-    return std::strcmp(place.kernel, own.kernel) == 0;
-  });
+  int neighbours = 0, shared = 0;  // on these cores and on this one's, itself among them
+  for (const Place& place : s.places) {
+    if (std::strcmp(place.kernel, own.kernel) != 0) continue;
+    cpu_set_t both;
+    CPU_AND(&both, &place.own, &own.own);
+    ++neighbours;
+    shared += CPU_COUNT(&both) > 0;
+  }
   s.link.crowded = neighbours > own.cores;
+  s.link.bound = shared == 1;
   s.lines.resize(s.size);
 }
 

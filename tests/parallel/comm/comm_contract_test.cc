@@ -60,6 +60,21 @@ TEST(NativeComm, HasTheResultsOfASerialOneWhereOrderDoesNotMatter) {
   });
 }
 
+// Enough elements for a library's vector kernels.
+TEST(NativeComm, WrapsSumsOfBytes) {
+  in_world(2, [](World& world, int rank) {
+    if (rank > 1) return;
+    const auto comm = world.native_comm("native", first_ranks(2), rank);
+    const std::vector<std::uint8_t> from(5000, 144);
+    std::vector<std::uint8_t> to(from.size());
+    for (const DType type : {DType::uint8, DType::int8}) {
+      comm->all_reduce(from.data(), to.data(), static_cast<std::int64_t>(to.size()), type,
+                       ReduceOp::sum);
+      EXPECT_EQ(to, std::vector<std::uint8_t>(to.size(), 2 * 144 - 256));
+    }
+  });
+}
+
 TEST(EveryKindOfAllGroups, RunsInRowsColumnsAndPartsOfAMesh) {
   const Mesh mesh = Mesh::parse("dp2.tp4");
   Group pairs = group_of(Axis::tp);

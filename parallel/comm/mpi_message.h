@@ -1,0 +1,18 @@
+// What messages between members of a group of MPI ranks have in common.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace mb {
+
+// A part up to this size travels with the message that says what is called.
+inline constexpr std::int64_t small_bytes = 2 << 10;
+
+enum MpiTag : int { kHead, kParts, kSend, kAnswer, kSendBytes, kNow };
+
+inline void copy(void* to, const void* from, std::int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace mb
