@@ -17,11 +17,14 @@ die() { echo "hosts: $*" >&2; exit 2; }
 hosts=2 ranks='' rate=1gbit delay='' mpi=openmpi
 while [ $# -gt 0 ]; do
   case "$1" in
-    --hosts) hosts=${2:?} ;;
-    --ranks) ranks=${2:?} ;;
-    --rate) rate=${2:?} ;;
-    --delay) delay=${2:?} ;;
-    --mpi) mpi=${2:?} ;;
+    --hosts | --ranks | --rate | --delay | --mpi) [ $# -ge 2 ] || die "$1 wants a value" ;;
+  esac
+  case "$1" in
+    --hosts) hosts=$2 ;;
+    --ranks) ranks=$2 ;;
+    --rate) rate=$2 ;;
+    --delay) delay=$2 ;;
+    --mpi) mpi=$2 ;;
     --) shift; break ;;
     *) die "$1: no such option; usage: scripts/hosts.sh [--hosts N] [--ranks N] [--rate RATE] [--delay TIME] [--mpi openmpi|mpich] -- COMMAND..." ;;
   esac

@@ -59,7 +59,7 @@ LinkFit fit_link(std::span<const LinkSample> all) {
   }
   LinkFit fit{.samples = static_cast<int>(samples.size()), .sizes = static_cast<int>(sizes.size())};
   if (sizes.size() < 2) {
-    fit.reason = sizes.empty() ? "no transfer took time"
+    fit.reason = sizes.empty() ? "no transfer over them took time"
                                : "all transfers have one size; a fit takes two or more";
     return fit;
   }

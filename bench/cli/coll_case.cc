@@ -34,6 +34,7 @@ std::vector<Enum> names_of(V key, V text) {
   if (text == "all") return all;
   std::vector<Enum> chosen;
   for (const std::string& name : split_at(text, ',')) {
+    require(name != "all", key, "=", text, ": all stands alone; leave the other names out");
     const Enum found = find_named(all, name, cat(key, "=", text, ", '", name, "'"),
                                   [](Enum known) { return name_of(known); });
     require(std::find(chosen.begin(), chosen.end(), found) == chosen.end(), key, "=", text, ": ",

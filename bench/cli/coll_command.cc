@@ -83,8 +83,12 @@ class Sink {
     for (Json& row : coll_rows(case_, all_.back(), around_, head_, flags_.raw)) {
       if (case_.mode == Mode::mpi)
         add_mpi(row, std::llround(all_.back().result.clock_uncertainty_ns));
-      if (lines_) lines_->add(row);
-      if (csv_) csv_->add(row);
+      try {
+        if (lines_) lines_->add(row);
+        if (csv_) csv_->add(row);
+      } catch (const Error& error) {
+        throw Exit(kExitNoData, error.what());
+      }
       if (json_) fmt::print("{}", to_line(row));
     }
     if (json_) std::fflush(stdout);
@@ -267,10 +271,13 @@ void run(const Flags& flags) {
   } catch (const Error& error) {
     throw Exit(kExitNoData, error.what());
   }
-  std::signal(SIGINT, [](int) {
-    interrupted = 1;
-    std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
-  });
+  // mpirun passes an interrupt on as SIGTERM.
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::signal(signal, [](int again) {
+      interrupted = 1;
+      std::signal(again, SIG_DFL);  // a second one ends the program at once
+    });
+  }
   if (sink && flags.explain) sink->print(explanation(c, around));
   bool whole = true;
   if (matrix) {
@@ -279,7 +286,7 @@ void run(const Flags& flags) {
     for (std::size_t t = 0; t < tables.size() && whole; ++t)
       whole = run_table(c, tables[t], source, sink ? &*sink : nullptr, around);
   }
-  std::signal(SIGINT, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   if (sink) finish(c, flags, *sink, whole);
   if (!whole)
     throw Exit(kExitInterrupted,

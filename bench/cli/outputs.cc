@@ -22,7 +22,9 @@ void check_outputs(const std::vector<OutputFlag>& outputs, std::string_view stdo
                      ": cannot write there; give a file in a folder that can be written"));
     }
     for (const auto& [other_flag, other] : outputs) {
-      require(flag == other_flag || path != other, flag, " and ", other_flag, " are both ", path,
+      const bool same = !other.empty() && std::filesystem::weakly_canonical(path) ==
+                                              std::filesystem::weakly_canonical(other);
+      require(flag == other_flag || !same, flag, " and ", other_flag, " are both ", path,
               "; give each a file of its own");
     }
   }

@@ -41,7 +41,11 @@ std::vector<OrderClass> chosen_orders(const Mesh& mesh, const std::string& text)
     require(!order.empty(), "--orders ", text,
             ": give all, or orders with ; between, e.g. 'tp,dp,pp;dp,tp,pp'");
     Mesh ordered = mesh;
-    ordered.set_order(order);
+    try {
+      ordered.set_order(order);
+    } catch (const Error& error) {
+      throw Error(cat("--orders ", text, ": ", error.what()));
+    }
     const std::string name = order_text(ordered);
     for (const OrderClass& c : chosen) {
       require(std::find(c.orders.begin(), c.orders.end(), name) == c.orders.end(), "--orders ",
@@ -99,6 +103,7 @@ void write_rows(const std::string& path, const std::vector<Json>& rows) {
 
 void show(const Flags& flags) {
   const Case c = parse_case(flags.words);
+  require(c.mesh.world() > 1, "one rank has no order; give a mesh, such as mesh=dp2.tp4");
   require(!flags.run || c.mode == Mode::threads,
           "--run measures threads of this machine; give mode=threads, with ranks_per_node= and "
           "link=, or leave --run out");

@@ -46,6 +46,10 @@ void check_config(const CollConfig& config) {
     require(!rooted || config.root < size, "root=", config.root, ": a group of axis ",
             name_of(group), " has members 0 to ", size - 1);
   }
+  // Far from the end of the type, so that sums and products over ranks are too.
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+  for (const std::int64_t size : config.sizes)
+    require(size <= kMostBytes, "size=", size, ": more than 1024T, which no machine holds");
   for (const Operation operation : config.operations) {
     // Throws for an operation that the table lacks, whatever the members and bytes.
     if (config.tuning) algorithm_for(*config.tuning, operation, 1, 0);
@@ -70,7 +74,16 @@ CollCall call_of(const Point& point, int members, int root) {
 
 std::vector<Algorithm> algorithms_of(const CollConfig& config, Operation operation,
                                      const Group& group, std::int64_t bytes) {
-  if (!config.tuning) return config.algorithms;
+  if (!config.tuning) {
+    // An operation that an algorithm lacks goes the communicator's own way, once.
+    std::vector<Algorithm> algorithms;
+    for (Algorithm algorithm : config.algorithms) {
+      if (!is_choice(operation, algorithm)) algorithm = Algorithm::own;
+      if (std::find(algorithms.begin(), algorithms.end(), algorithm) == algorithms.end())
+        algorithms.push_back(algorithm);
+    }
+    return algorithms;
+  }
   return {algorithm_for(*config.tuning, operation, config.mesh.group_size(group), bytes)};
 }
 

@@ -124,7 +124,7 @@ Json overlap_json(const std::optional<OverlapSummary>& o, const PointResult& res
   json["operation_s"] = 1e-9 * o->operation_ns;
   json["compute_s"] = 1e-9 * o->compute_ns;
   json["both_s"] = 1e-9 * o->both_ns;
-  json["efficiency"] = o->efficiency;
+  if (o->efficiency) json["efficiency"] = *o->efficiency;
   json["operation_slow_down"] = o->operation_slow_down;
   json["compute_slow_down"] = o->compute_slow_down;
   return json;

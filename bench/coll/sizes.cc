@@ -88,8 +88,9 @@ void add_range(std::vector<std::int64_t>& sizes, std::size_t colon, const Item& 
 
 std::int64_t parse_size(std::string_view token, std::string_view text, std::string_view subject) {
   const bool plain = !token.empty() && token.find_first_not_of("0123456789") == token.npos;
-  if (plain) return parse_integer(token, cat(subject, "=", text, ": size '", token, "'"));
-  return parse_bytes(token, cat(subject, "=", text, ": size '", token, "'"));
+  const std::string name =
+      token == text ? std::string(subject) : cat(subject, "=", text, ": '", token, "'");
+  return plain ? parse_integer(token, name) : parse_bytes(token, name);
 }
 
 std::vector<std::int64_t> parse_sizes(std::string_view text, std::string_view subject) {

@@ -80,8 +80,9 @@ OverlapSummary overlap_of(const GroupResult& group) {
                    .compute_ns = median_completion(group, Series::compute),
                    .both_ns = median_completion(group, Series::both)};
   const auto ratio = [](double a, double b) { return b > 0 ? a / b : 0; };
-  o.efficiency =
-      ratio(o.operation_ns + o.compute_ns - o.both_ns, std::min(o.operation_ns, o.compute_ns));
+  if (o.compute_ns <= 2 * o.operation_ns)
+    o.efficiency =
+        ratio(o.operation_ns + o.compute_ns - o.both_ns, std::min(o.operation_ns, o.compute_ns));
   o.operation_slow_down =
       ratio(median_completion(group, Series::operation_in_both), o.operation_ns);
   o.compute_slow_down = ratio(median_completion(group, Series::compute_in_both), o.compute_ns);

@@ -35,7 +35,9 @@ struct Expected {
 // T(operation), T(computation) and both at once, medians.
 struct OverlapSummary {
   double operation_ns = 0, compute_ns = 0, both_ns = 0;
-  double efficiency = 0;  // (operation + compute - both) / the shorter one
+  // (operation + compute - both) / the shorter one; none where a unit of computation alone takes
+  // more than twice as long as the operation, which then has nothing to hide behind.
+  std::optional<double> efficiency;
   double operation_slow_down = 0, compute_slow_down = 0;
 };
 

@@ -102,12 +102,13 @@ std::string remarks(const CollConfig& config, const MeasuredPoint& m) {
                        time_text(1e-3 * *s.alone_ns * share_of_time(group.call.operation))));
     if (s.overlap)
       part(
-          fmt::format("overlap {:.0f} %: operation {} us, {} {} us, both {} us; slow-down of the "
+          fmt::format("overlap {}: operation {} us, {} {} us, both {} us; slow-down of the "
                       "operation {:.2f}, of computation {:.2f}",
-                      100 * s.overlap->efficiency, time_text(1e-3 * s.overlap->operation_ns),
-                      name_of(m.result.point.overlap), time_text(1e-3 * s.overlap->compute_ns),
-                      time_text(1e-3 * s.overlap->both_ns), s.overlap->operation_slow_down,
-                      s.overlap->compute_slow_down));
+                      s.overlap->efficiency ? fmt::format("{:.0f} %", 100 * *s.overlap->efficiency)
+                                            : "not defined, as one unit of computation is longer",
+                      time_text(1e-3 * s.overlap->operation_ns), name_of(m.result.point.overlap),
+                      time_text(1e-3 * s.overlap->compute_ns), time_text(1e-3 * s.overlap->both_ns),
+                      s.overlap->operation_slow_down, s.overlap->compute_slow_down));
     if (parts.empty()) continue;
     std::string head = cat(s.bytes, " B");
     if (!where.empty()) head += cat(' ', where);
@@ -239,9 +240,14 @@ std::string table_foot(const std::vector<MeasuredPoint>& all) {
     }
   }
   const std::int64_t wrong = wrong_elements(all);
-  return fmt::format("# Out of bounds values : {} {}\n# Avg bus bandwidth    : {} \n#\n", wrong,
-                     wrong == 0 ? "OK" : "FAILED",
-                     rates > 0 ? fmt::format("{:g}", sum / rates) : "N/A");
+  const bool checked = std::any_of(all.begin(), all.end(), [](const MeasuredPoint& m) {
+    return std::any_of(m.result.groups.begin(), m.result.groups.end(),
+                       [](const GroupResult& group) { return group.findings.checked > 0; });
+  });
+  return fmt::format(
+      "{}# Out of bounds values : {} {}\n# Avg bus bandwidth    : {} \n#\n",
+      checked ? "" : "# no element was checked (check=off, no data, or virtual time)\n", wrong,
+      wrong == 0 ? "OK" : "FAILED", rates > 0 ? fmt::format("{:g}", sum / rates) : "N/A");
 }
 
 std::string explanation(const CollConfig& config, const Surroundings& around) {

@@ -4,11 +4,11 @@
 #   scripts/launch/mpirun_mpich.sh hosts 16 8 run model=gpt-10m mesh=dp2.tp8
 #
 # HOSTFILE has a line "NAME" for each host. Ranks fill one host after the other, so that the axis
-# that order= names first stays within a host; a rank keeps to cores of its own, as many as there
-# are for each. MESHBENCH names the program, which has to be at the same path on all hosts.
+# that order= names first stays within a host; a rank keeps to CORES_PER_RANK cores of its own, or
+# one. MESHBENCH names the program, which has to be at the same path on all hosts.
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 hostfile=$1 ranks=$2 per_host=$3
 shift 3
-exec mpirun -f "$hostfile" -n "$ranks" -ppn "$per_host" -bind-to "core:$(($(nproc) / per_host > 0 ? $(nproc) / per_host : 1))" \
+exec mpirun -f "$hostfile" -n "$ranks" -ppn "$per_host" -bind-to "core:${CORES_PER_RANK:-1}" \
   "${MESHBENCH:-meshbench}" "$@" mode=mpi

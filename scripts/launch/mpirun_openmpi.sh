@@ -4,11 +4,11 @@
 #   scripts/launch/mpirun_openmpi.sh hosts 16 8 run model=gpt-10m mesh=dp2.tp8
 #
 # HOSTFILE has a line "NAME slots=8" for each host. Ranks fill one host after the other, so that the
-# axis that order= names first stays within a host; a rank keeps to cores of its own, as many as
-# there are for each. MESHBENCH names the program, which has to be at the same path on all hosts.
+# axis that order= names first stays within a host; a rank keeps to CORES_PER_RANK cores of its own,
+# or one. MESHBENCH names the program, which has to be at the same path on all hosts.
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 hostfile=$1 ranks=$2 per_host=$3
 shift 3
-exec mpirun --hostfile "$hostfile" -n "$ranks" --map-by "ppr:$per_host:node:PE=$(($(nproc) / per_host > 0 ? $(nproc) / per_host : 1))" \
+exec mpirun --hostfile "$hostfile" -n "$ranks" --map-by "ppr:$per_host:node:PE=${CORES_PER_RANK:-1}" \
   --rank-by slot --bind-to core "${MESHBENCH:-meshbench}" "$@" mode=mpi

@@ -62,7 +62,7 @@ TEST(LinkFit, OfOneSizeIsNone) {
   const LinkFit fit = fit_link(std::vector<LinkSample>{{1e3, 1e-6}, {1e3, 2e-6}, {2e3, 0}});
   EXPECT_FALSE(fit.latency_s || fit.bytes_per_s);
   EXPECT_NE(fit.reason.find("one size"), std::string::npos);
-  EXPECT_EQ(fit_link({}).reason, "no transfer took time");
+  EXPECT_EQ(fit_link({}).reason, "no transfer over them took time");
 }
 
 TEST(LinkFit, OfTimesThatDoNotGrowIsNone) {

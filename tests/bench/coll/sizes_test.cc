@@ -43,14 +43,14 @@ TEST(Sizes, HoldsEverySizeOf64BitsExactly) {
 
 TEST(Sizes, RefusesNamingTheToken) {
   const std::pair<const char*, const char*> cases[] = {
-      {"2Mfoo", "'2Mfoo'"},
+      {"2Mfoo", "=2Mfoo: not a size"},
       {"1K,,2K", "''"},
       {"", "''"},
-      {"-8", "'-8'"},
-      {"9223372036854775808", "'9223372036854775808'"},
-      {"8E", "'8E'"},
-      {"16777216T", "'16777216T'"},
-      {"1.5", "'1.5'"},
+      {"-8", "=-8: not a size"},
+      {"9223372036854775808", "=9223372036854775808: not a whole number"},
+      {"8E", "=8E: not a size"},
+      {"16777216T", "=16777216T: not a size"},
+      {"1.5", "=1.5: not a size"},
       {"8:4:x2", "begins above its end"},
       {"8:64:x1", "x2"},
       {"8:64:x0.5", "above 1"},

@@ -125,9 +125,11 @@ TEST(Summary, OverlapIsWhatOneHidesBehindTheOther) {
   group.of(Series::operation_in_both) = lasting(150);
   group.of(Series::compute_in_both) = lasting(240);
   const OverlapSummary overlap = *summarize(config, result, {}).groups[0].overlap;
-  EXPECT_DOUBLE_EQ(overlap.efficiency, 0.5);
+  EXPECT_DOUBLE_EQ(overlap.efficiency.value(), 0.5);
   EXPECT_DOUBLE_EQ(overlap.operation_slow_down, 1.5);
   EXPECT_DOUBLE_EQ(overlap.compute_slow_down, 1.2);
+  group.of(Series::compute) = lasting(201);  // more than the operation can hide behind
+  EXPECT_FALSE(summarize(config, result, {}).groups[0].overlap->efficiency);
 }
 
 }  // namespace
