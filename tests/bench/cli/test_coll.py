@@ -173,7 +173,7 @@ def test_a_rank_that_never_comes_ends_the_run(tmp_path):
 
 
 @pytest.mark.parametrize("words, code, parts", [
-    (["size=2Mfoo"], 2, ["size=2Mfoo", "'2Mfoo'"]),
+    (["size=2Mfoo"], 2, ["size=2Mfoo", "size=2Mfoo: not a size"]),
     (["size=99999999T"], 2, ["99999999T"]),
     (["size=8:4:x2"], 2, ["size=8:4:x2", "begins above its end"]),
     (["size=8:64:+0"], 2, ["step of 0"]),
@@ -268,9 +268,10 @@ def test_interference_is_told_for_every_pair_of_axes():
 @pytest.mark.parametrize("kind", ["matmul", "memory"])
 def test_overlap_has_three_times_and_an_efficiency(kind):
     overlap = rows_of("size=64K", "in_place=out", f"overlap={kind}", *QUICK)[0]["coll"]["overlap"]
-    shorter = min(overlap["operation_s"], overlap["compute_s"])
-    assert overlap["efficiency"] == pytest.approx(
-        (overlap["operation_s"] + overlap["compute_s"] - overlap["both_s"]) / shorter)
+    operation, computation = overlap["operation_s"], overlap["compute_s"]
+    expected = (operation + computation - overlap["both_s"]) / min(operation, computation)
+    defined = computation <= 2 * operation  # a unit of computation may be longer than the operation
+    assert overlap["efficiency"] == (pytest.approx(expected) if defined else None)
 
 
 def test_a_stream_has_a_time_of_submission():
