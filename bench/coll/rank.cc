@@ -42,21 +42,21 @@ int index_of(const std::vector<int>& members, int rank) {
   return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
 }
 
-// Of this process's host.
-int ranks_on_host(World& world) {
-  const std::string host = world.host_of(world.local_ranks().front());
-  int ranks = 0;
-  for (int rank = 0; rank < world.size(); ++rank) ranks += world.host_of(rank) == host;
+}  // namespace
+
+std::vector<int> ranks_on_machine(const World& world) {
+  const std::string machine = world.machine_of(world.local_ranks().front());
+  std::vector<int> ranks = all_ranks(world);
+  std::erase_if(ranks, [&](int rank) { return world.machine_of(rank) != machine; });
   return ranks;
 }
 
-// Whether every rank of the host can have a core of its own, and every one of this process.
-bool have_cores(World& world, const Cores& cores) {
-  return static_cast<int>(world.local_ranks().size()) <= cores.count() &&
-         ranks_on_host(world) <= sysconf(_SC_NPROCESSORS_ONLN);
+CoreShare core_share(const World& world, const Cores& cores) {
+  const CoreShare own{static_cast<int>(world.local_ranks().size()), cores.count()};
+  if (own.is_crowded()) return own;
+  return {static_cast<int>(ranks_on_machine(world).size()),
+          static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
 }
-
-}  // namespace
 
 BufferSizes largest_buffers(const CollConfig& config, const std::vector<Point>& points, int rank) {
   BufferSizes largest;
@@ -98,8 +98,8 @@ CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Poi
       rank_(rank),
       place_(place),
       largest_(largest_buffers(config, points, rank)),
-      spins_(have_cores(world, cores)),
-      pinned_(spins_ && ranks_on_host(world) == static_cast<int>(world.local_ranks().size())) {}
+      spins_(!core_share(world, cores).is_crowded()),
+      pinned_(spins_ && ranks_on_machine(world) == world.local_ranks()) {}
 
 Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
 

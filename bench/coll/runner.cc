@@ -27,16 +27,14 @@ std::int64_t buffer_bytes(const CollConfig& config, const std::vector<Point>& po
 }
 
 void check_memory(World& world, const CollConfig& config, const std::vector<Point>& points) {
-  const std::string host = world.host_of(world.local_ranks().front());
-  std::int64_t needed = 0;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (world.host_of(rank) == host) needed += buffer_bytes(config, points, rank);
-  }
+  double needed = 0;
+  for (const int rank : ranks_on_machine(world))
+    needed += static_cast<double>(buffer_bytes(config, points, rank));
   const double available = available_bytes();
-  require(available == 0 || static_cast<double>(needed) < available,
-          "the buffers of the ranks on host ", host, " take ",
-          format_bytes(static_cast<double>(needed)), ", and it has ", format_bytes(available),
-          " left; give a smaller largest size than ", config.sizes_text, ", or fewer ranks");
+  require(available == 0 || needed < available, "the buffers of the ranks on host ",
+          world.host_of(world.local_ranks().front()), " take ", format_bytes(needed),
+          ", and it has ", format_bytes(available), " left; give a smaller largest size than ",
+          config.sizes_text, ", or fewer ranks");
 }
 
 struct CollRunner::State {

@@ -16,8 +16,8 @@ namespace mb {
 
 // Bytes of buffers that one rank needs for the points.
 std::int64_t buffer_bytes(const CollConfig& config, const std::vector<Point>& points, int rank);
-// Throws Error with what is needed where the ranks of this process's host need more memory than it
-// has left.
+// Throws Error with what is needed where the ranks of this process's machine need more memory than
+// it has left.
 void check_memory(World& world, const CollConfig& config, const std::vector<Point>& points);
 
 class CollRunner {

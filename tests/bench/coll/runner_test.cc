@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/coll/rank.h"
 #include "bench/coll/summary.h"
 #include "tests/support/error.h"
 #include "tests/support/faulty_comm.h"
@@ -24,6 +25,41 @@ PointResult measure(const CollConfig& config, const Point& point) {
   ThreadWorld world(config.mesh.world());
   CollRunner runner(world, config, {point});
   return *runner.measure(point);
+}
+
+// The process of rank 0. The others' ranks do nothing; 0 and 1 are on one machine, each on a host
+// of its own.
+class FirstOfMany final : public World {
+ public:
+  explicit FirstOfMany(int ranks) : threads_(ranks) {}
+  int size() const override { return threads_.size(); }
+  const std::vector<int>& local_ranks() const override { return local_ranks_; }
+  std::unique_ptr<Comm> comm(const std::string& name, const std::vector<int>& members,
+                             int rank) override {
+    return threads_.comm(name, members, rank);
+  }
+  void abort(const std::string& reason) override { threads_.abort(reason); }
+  bool aborted() const override { return threads_.aborted(); }
+  std::string reason() const override { return threads_.reason(); }
+  std::string host_of(int rank) const override { return cat("host", rank); }
+  std::string machine_of(int rank) const override { return rank < 2 ? "one" : "other"; }
+
+ private:
+  ThreadWorld threads_;
+  const std::vector<int> local_ranks_{0};
+};
+
+TEST(Runner, HostsOfOneMachineShareItsCores) {
+  const FirstOfMany world(3);
+  EXPECT_EQ(ranks_on_machine(world), (std::vector<int>{0, 1}));
+  EXPECT_EQ(core_share(world, Cores()).ranks, 2);
+}
+
+TEST(Runner, HostsOfOneMachineShareItsMemory) {
+  FirstOfMany world(3);
+  const std::string message =
+      message_of([&] { check_memory(world, small("dp3"), {{.bytes = std::int64_t{1} << 46}}); });
+  EXPECT_NE(message.find("256 TiB"), std::string::npos) << message;
 }
 
 TEST(Runner, MeasuresEveryGroupOfEveryAxis) {
