@@ -103,13 +103,21 @@ CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Poi
 
 Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
 
+std::unique_ptr<Comm> CollRank::meet(const std::string& name, const std::vector<int>& members,
+                                     bool native) {
+  place_.set(operation_, RankStep::meeting);
+  std::unique_ptr<Comm> comm =
+      native ? world_.native_comm(name, members, rank_) : world_.comm(name, members, rank_);
+  place_.set(operation_, RankStep::working);
+  return comm;
+}
+
 Comm& CollRank::comm_of(const Group& group, Algorithm algorithm, const std::vector<int>& members) {
   std::string name = cat("coll ", name_of(group));
   if (algorithm != Algorithm::own) name += cat(" by ", name_of(algorithm));
   std::unique_ptr<Comm>& comm = comms_[name];
   if (comm) return *comm;
-  comm = algorithm == Algorithm::native ? world_.native_comm(name, members, rank_)
-                                        : world_.comm(name, members, rank_);
+  comm = meet(name, members, algorithm == Algorithm::native);
   if (algorithm != Algorithm::own && algorithm != Algorithm::native)
     comm = with_algorithm(std::move(comm), algorithm, config_.mesh.nodes_of(members));
   return *comm;
@@ -119,7 +127,7 @@ Comm& CollRank::start_of(const Group& group, const std::vector<int>& members) {
   if (config_.all_groups) return *control_;
   const std::string name = cat("coll start ", name_of(group));
   std::unique_ptr<Comm>& comm = comms_[name];
-  if (!comm) comm = world_.comm(name, members, rank_);
+  if (!comm) comm = meet(name, members);
   return *comm;
 }
 
@@ -130,7 +138,7 @@ Background* CollRank::background_of(const Beside& beside) {
   if (background) return background.get();
   const std::vector<int> members = config_.mesh.members(beside.group, rank_);
   background =
-      std::make_unique<Background>(world_.comm(name, members, rank_),
+      std::make_unique<Background>(meet(name, members),
                                    call_of(beside.operation, static_cast<int>(members.size()),
                                            beside.bytes, DType::fp32, ReduceOp::sum, 0),
                                    config_.pages, cores_);
@@ -139,7 +147,7 @@ Background* CollRank::background_of(const Beside& beside) {
 
 void CollRank::set_point(const Point& point) {
   if (!control_) {
-    control_ = world_.comm("coll control", all_ranks(world_), rank_);
+    control_ = meet("coll control", all_ranks(world_));
     buffers_ = std::make_unique<Buffers>(largest_, pool_bytes(config_), config_.pages);
     for (int series = 0; series < kSeries; ++series) series_.emplace_back(kBatch);
     if (config_.call == CallKind::stream) {

@@ -63,6 +63,9 @@ class CollRank {
   using Asked = std::function<bool()>;
 
   void set_point(const Point& point);
+  // A new Comm; no work of this rank's own, as others have to come.
+  std::unique_ptr<Comm> meet(const std::string& name, const std::vector<int>& members,
+                             bool native = false);
   Comm& comm_of(const Group& group, Algorithm algorithm, const std::vector<int>& members);
   Comm& start_of(const Group& group, const std::vector<int>& members);
   Background* background_of(const Beside& beside);

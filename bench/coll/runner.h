@@ -32,13 +32,14 @@ class CollRunner {
   CollRunner& operator=(const CollRunner&) = delete;
 
   // Nothing but on the process with rank 0. Throws Error, with what each rank is doing, where a
-  // rank fails or none gets on for the config's timeout.
+  // rank fails or none, of any process, gets on for the config's timeout.
   std::optional<PointResult> measure(const Point& point);
   // Whether the last measure() was interrupted; the same on every process.
   bool was_interrupted() const;
 
  private:
   struct State;
+  class Watched;
   std::unique_ptr<State> state_;
 };
 

@@ -44,6 +44,16 @@ class FirstOfMany final : public World {
   std::string host_of(int rank) const override { return cat("host", rank); }
   std::string machine_of(int rank) const override { return rank < 2 ? "one" : "other"; }
 
+  std::map<int, std::optional<Standing>> ask_others(double) override {
+    ++asked;
+    if (asked == 1) answers.at(1)->idle_s = 0;
+    if (asked == 2) answers.at(1)->idle_s = 1e9;
+    return answers;
+  }
+
+  int asked = 0;
+  std::map<int, std::optional<Standing>> answers;
+
  private:
   ThreadWorld threads_;
   const std::vector<int> local_ranks_{0};
@@ -233,6 +243,22 @@ TEST(Runner, ARankThatNeverComesIsToldWithThePlaceOfEach) {
   const std::string message = message_of([&] { measure(config, {.bytes = 4096}); });
   for (const char* part : {"all_reduce of 4 KiB", "0.3 s", "have arrived: 0, 2 (in operation 0)",
                            "1 (kept back before operation 0", "timeout_s="})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+}
+
+TEST(Runner, ARunLastsAsLongAsAnotherProcessWorksAndThenTellsOfEach) {
+  CollConfig config = small("dp3");
+  config.timeout_s = 0.2;
+  FirstOfMany world(3);
+  world.answers = {{1, World::Standing{"rank 1 on host1: in operation 7", 0}}, {2, std::nullopt}};
+  const Point point{.bytes = 4096};
+  CollRunner runner(world, config, {point});
+  const std::string message = message_of([&] { runner.measure(point); });
+  EXPECT_EQ(world.asked, 2);
+  for (const char* part :
+       {"nothing has moved for 0.2 s; rank 2 on host2 does not answer; rank 0 on "
+        "host0: ",
+        "; rank 1 on host1: in operation 7; timeout_s="})
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
 }
 
