@@ -27,10 +27,21 @@ std::int64_t buffer_bytes(const CollConfig& config, const std::vector<Point>& po
   return one + beside;
 }
 
+std::int64_t scratch_bytes(const CollConfig& config, std::vector<Point> points, int rank,
+                           bool processes) {
+  std::erase_if(
+      points, [&](const Point& point) { return !processes && point.algorithm == Algorithm::own; });
+  const BufferSizes most = largest_buffers(config, points, rank);
+  return std::max(most.in, most.out);
+}
+
 void check_memory(World& world, const CollConfig& config, const std::vector<Point>& points) {
+  const bool processes = static_cast<int>(world.local_ranks().size()) < world.size();
   double needed = 0;
-  for (const int rank : ranks_on_machine(world))
+  for (const int rank : ranks_on_machine(world)) {
     needed += static_cast<double>(buffer_bytes(config, points, rank));
+    needed += static_cast<double>(scratch_bytes(config, points, rank, processes));
+  }
   const double available = available_bytes();
   require(available == 0 || needed < available, "the buffers of the ranks on host ",
           world.host_of(world.local_ranks().front()), " take ", format_bytes(needed),

@@ -69,7 +69,7 @@ TEST(Runner, HostsOfOneMachineShareItsMemory) {
   FirstOfMany world(3);
   const std::string message =
       message_of([&] { check_memory(world, small("dp3"), {{.bytes = std::int64_t{1} << 46}}); });
-  EXPECT_NE(message.find("256 TiB"), std::string::npos) << message;
+  EXPECT_NE(message.find("384 TiB"), std::string::npos) << message;
 }
 
 TEST(Runner, MeasuresEveryGroupOfEveryAxis) {
@@ -303,6 +303,16 @@ TEST(Runner, BufferBytesAreThoseOfTheLargestPoint) {
       {.operation = Operation::gather, .bytes = 1 << 20, .in_place = true}};
   EXPECT_EQ(buffer_bytes(config, points, 0), 1024 + (1 << 20));
   EXPECT_EQ(buffer_bytes(config, points, 1), 1024 + (1 << 18));
+}
+
+TEST(Runner, AlgorithmsAndProcessesTakeTheLargestOperandOnTop) {
+  const CollConfig config = small("dp4");
+  const std::vector<Point> points = {
+      {.operation = Operation::all_gather, .bytes = 1 << 20},
+      {.operation = Operation::all_reduce, .bytes = 4096, .algorithm = Algorithm::ring}};
+  EXPECT_EQ(scratch_bytes(config, points, 0, false), 4096);
+  EXPECT_EQ(scratch_bytes(config, points, 0, true), 1 << 20);
+  EXPECT_EQ(scratch_bytes(config, {points[0]}, 0, false), 0);
 }
 
 }  // namespace
