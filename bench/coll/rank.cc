@@ -447,7 +447,8 @@ void CollRank::share_findings() {
                               usage_.minor_faults,
                               usage_.major_faults,
                               usage_.voluntary_switches,
-                              usage_.involuntary_switches};
+                              usage_.involuntary_switches,
+                              !spins_};
   constexpr std::int64_t kNumbers = std::size(own);
   std::vector<std::int64_t> all(rank_ == 0 ? kNumbers * world_.size() : 0);
   control_->gather(own, all.data(), kNumbers, DType::int64, 0);
@@ -471,6 +472,7 @@ void CollRank::share_findings() {
       group.usage.major_faults += n[9];
       group.usage.voluntary_switches += n[10];
       group.usage.involuntary_switches += n[11];
+      group.crowded |= n[12] != 0;
     }
   }
 }

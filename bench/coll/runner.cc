@@ -159,6 +159,8 @@ class CollRunner::Watched {
   Watchdog watchdog_;
 };
 
+CoreShare CollRunner::core_share() const { return mb::core_share(state_->world, state_->cores); }
+
 bool CollRunner::was_interrupted() const { return state_->stopped; }
 
 std::optional<PointResult> CollRunner::measure(const Point& point) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/coll/config.h"
+#include "bench/coll/cores.h"
 #include "bench/coll/result.h"
 #include "parallel/comm/comm.h"
 
@@ -38,6 +39,8 @@ class CollRunner {
   // Nothing but on the process with rank 0. Throws Error, with what each rank is doing, where a
   // rank fails or none, of any process, gets on for the config's timeout.
   std::optional<PointResult> measure(const Point& point);
+  // Of this process's ranks, or its machine's.
+  CoreShare core_share() const;
   // Whether the last measure() was interrupted; the same on every process.
   bool was_interrupted() const;
 
