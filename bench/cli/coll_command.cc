@@ -48,6 +48,7 @@ class Source {
       throw Exit(kExitNoVerdict, error.what());
     }
   }
+  CoreShare core_share() const { return runner_ ? runner_->core_share() : CoreShare{}; }
   bool was_interrupted() const { return runner_ && runner_->was_interrupted(); }
 
  private:
@@ -264,7 +265,8 @@ void run(const Flags& flags) {
     points.insert(points.end(), table.begin(), table.end());
 
   Source source(c, points);
-  const Surroundings around = surroundings_of(c, points);
+  Surroundings around = surroundings_of(c, points);
+  around.cores = source.core_share();
   std::optional<Sink> sink;
   try {
     if (source.prints()) sink.emplace(c, flags, around);

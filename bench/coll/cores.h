@@ -5,6 +5,11 @@
 
 namespace mb {
 
+struct CoreShare {
+  int ranks = 0, cores = 0;
+  bool is_crowded() const { return ranks > cores; }
+};
+
 // Those that the thread which makes this may run on.
 class Cores {
  public:

@@ -5,9 +5,8 @@
 #include "workloads/base/error.h"
 
 namespace mb {
-namespace {
 
-std::string where(const RankPlace& place) {
+std::string to_text(const RankPlace& place) {
   switch (place.step()) {
     case RankStep::working:
       return cat("preparing operation ", place.operation());
@@ -25,8 +24,6 @@ std::string where(const RankPlace& place) {
   return "?";
 }
 
-}  // namespace
-
 std::string diagnosis(const std::vector<int>& ranks, const RankPlace* places) {
   std::uint64_t front = 0;
   for (std::size_t i = 0; i < ranks.size(); ++i) front = std::max(front, places[i].raw());
@@ -35,13 +32,13 @@ std::string diagnosis(const std::vector<int>& ranks, const RankPlace* places) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (places[i].raw() == front) {
       arrived += cat(arrived.empty() ? "" : ", ", ranks[i]);
-      at = where(places[i]);
+      at = to_text(places[i]);
     } else {
-      missing += cat(missing.empty() ? "" : ", ", ranks[i], " (", where(places[i]), ")");
+      missing += cat(missing.empty() ? "" : ", ", ranks[i], " (", to_text(places[i]), ")");
     }
   }
   return cat("ranks that have arrived: ", arrived, " (", at,
-             "); not arrived: ", missing.empty() ? "none of this process" : missing);
+             "); not arrived: ", missing.empty() ? "none" : missing);
 }
 
 }  // namespace mb

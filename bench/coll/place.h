@@ -25,6 +25,7 @@ class alignas(128) RankPlace {
   std::atomic<std::uint64_t> at_{0};
 };
 
+std::string to_text(const RankPlace& place);  // "in operation 12"
 // "operation 12: ranks 0, 2 arrived; not arrived: rank 1 (kept back by inject=), ..." for places of
 // the ranks of this process.
 std::string diagnosis(const std::vector<int>& ranks, const RankPlace* places);

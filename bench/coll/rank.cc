@@ -42,21 +42,21 @@ int index_of(const std::vector<int>& members, int rank) {
   return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
 }
 
-// Of this process's host.
-int ranks_on_host(World& world) {
-  const std::string host = world.host_of(world.local_ranks().front());
-  int ranks = 0;
-  for (int rank = 0; rank < world.size(); ++rank) ranks += world.host_of(rank) == host;
+}  // namespace
+
+std::vector<int> ranks_on_machine(const World& world) {
+  const std::string machine = world.machine_of(world.local_ranks().front());
+  std::vector<int> ranks = all_ranks(world);
+  std::erase_if(ranks, [&](int rank) { return world.machine_of(rank) != machine; });
   return ranks;
 }
 
-// Whether every rank of the host can have a core of its own, and every one of this process.
-bool have_cores(World& world, const Cores& cores) {
-  return static_cast<int>(world.local_ranks().size()) <= cores.count() &&
-         ranks_on_host(world) <= sysconf(_SC_NPROCESSORS_ONLN);
+CoreShare core_share(const World& world, const Cores& cores) {
+  const CoreShare own{static_cast<int>(world.local_ranks().size()), cores.count()};
+  if (own.is_crowded()) return own;
+  return {static_cast<int>(ranks_on_machine(world).size()),
+          static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
 }
-
-}  // namespace
 
 BufferSizes largest_buffers(const CollConfig& config, const std::vector<Point>& points, int rank) {
   BufferSizes largest;
@@ -98,18 +98,26 @@ CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Poi
       rank_(rank),
       place_(place),
       largest_(largest_buffers(config, points, rank)),
-      spins_(have_cores(world, cores)),
-      pinned_(spins_ && ranks_on_host(world) == static_cast<int>(world.local_ranks().size())) {}
+      spins_(!core_share(world, cores).is_crowded()),
+      pinned_(spins_ && ranks_on_machine(world) == world.local_ranks()) {}
 
 Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
+
+std::unique_ptr<Comm> CollRank::meet(const std::string& name, const std::vector<int>& members,
+                                     bool native) {
+  place_.set(operation_, RankStep::meeting);
+  std::unique_ptr<Comm> comm =
+      native ? world_.native_comm(name, members, rank_) : world_.comm(name, members, rank_);
+  place_.set(operation_, RankStep::working);
+  return comm;
+}
 
 Comm& CollRank::comm_of(const Group& group, Algorithm algorithm, const std::vector<int>& members) {
   std::string name = cat("coll ", name_of(group));
   if (algorithm != Algorithm::own) name += cat(" by ", name_of(algorithm));
   std::unique_ptr<Comm>& comm = comms_[name];
   if (comm) return *comm;
-  comm = algorithm == Algorithm::native ? world_.native_comm(name, members, rank_)
-                                        : world_.comm(name, members, rank_);
+  comm = meet(name, members, algorithm == Algorithm::native);
   if (algorithm != Algorithm::own && algorithm != Algorithm::native)
     comm = with_algorithm(std::move(comm), algorithm, config_.mesh.nodes_of(members));
   return *comm;
@@ -119,7 +127,7 @@ Comm& CollRank::start_of(const Group& group, const std::vector<int>& members) {
   if (config_.all_groups) return *control_;
   const std::string name = cat("coll start ", name_of(group));
   std::unique_ptr<Comm>& comm = comms_[name];
-  if (!comm) comm = world_.comm(name, members, rank_);
+  if (!comm) comm = meet(name, members);
   return *comm;
 }
 
@@ -130,7 +138,7 @@ Background* CollRank::background_of(const Beside& beside) {
   if (background) return background.get();
   const std::vector<int> members = config_.mesh.members(beside.group, rank_);
   background =
-      std::make_unique<Background>(world_.comm(name, members, rank_),
+      std::make_unique<Background>(meet(name, members),
                                    call_of(beside.operation, static_cast<int>(members.size()),
                                            beside.bytes, DType::fp32, ReduceOp::sum, 0),
                                    config_.pages, cores_);
@@ -139,7 +147,7 @@ Background* CollRank::background_of(const Beside& beside) {
 
 void CollRank::set_point(const Point& point) {
   if (!control_) {
-    control_ = world_.comm("coll control", all_ranks(world_), rank_);
+    control_ = meet("coll control", all_ranks(world_));
     buffers_ = std::make_unique<Buffers>(largest_, pool_bytes(config_), config_.pages);
     for (int series = 0; series < kSeries; ++series) series_.emplace_back(kBatch);
     if (config_.call == CallKind::stream) {
@@ -439,7 +447,8 @@ void CollRank::share_findings() {
                               usage_.minor_faults,
                               usage_.major_faults,
                               usage_.voluntary_switches,
-                              usage_.involuntary_switches};
+                              usage_.involuntary_switches,
+                              !spins_};
   constexpr std::int64_t kNumbers = std::size(own);
   std::vector<std::int64_t> all(rank_ == 0 ? kNumbers * world_.size() : 0);
   control_->gather(own, all.data(), kNumbers, DType::int64, 0);
@@ -463,6 +472,7 @@ void CollRank::share_findings() {
       group.usage.major_faults += n[9];
       group.usage.voluntary_switches += n[10];
       group.usage.involuntary_switches += n[11];
+      group.crowded |= n[12] != 0;
     }
   }
 }

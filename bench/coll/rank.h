@@ -23,7 +23,10 @@ namespace mb {
 
 BufferSizes largest_buffers(const CollConfig& config, const std::vector<Point>& points, int rank);
 BufferSizes beside_buffers(const CollConfig& config, const Beside& beside, int rank);
-std::int64_t pool_bytes(const CollConfig& config);  // of one rank
+std::int64_t pool_bytes(const CollConfig& config);      // of one rank
+std::vector<int> ranks_on_machine(const World& world);  // of this process, in all processes
+// Of this process's ranks and its cores, or of its machine's: the first that has too few cores.
+CoreShare core_share(const World& world, const Cores& cores);
 
 // A start and an end for each operation of a batch.
 class Stamps {
@@ -60,6 +63,9 @@ class CollRank {
   using Asked = std::function<bool()>;
 
   void set_point(const Point& point);
+  // A new Comm; no work of this rank's own, as others have to come.
+  std::unique_ptr<Comm> meet(const std::string& name, const std::vector<int>& members,
+                             bool native = false);
   Comm& comm_of(const Group& group, Algorithm algorithm, const std::vector<int>& members);
   Comm& start_of(const Group& group, const std::vector<int>& members);
   Background* background_of(const Beside& beside);
@@ -95,7 +101,7 @@ class CollRank {
   // Ranks have cores of their own: they begin at an instant that they agree on,
   // not when each has woken from their meeting.
   const bool spins_;
-  const bool pinned_;  // to its own core, where the host has no other process' ranks
+  const bool pinned_;  // to its own core, where the machine has no other process' ranks
   std::map<std::string, std::unique_ptr<Comm>> comms_;
   std::map<std::string, std::unique_ptr<Background>> backgrounds_;
   std::unique_ptr<Comm> control_;

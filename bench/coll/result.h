@@ -34,9 +34,10 @@ struct GroupResult {
   std::vector<std::string> hosts;  // of these ranks; none in virtual time
   CollCall call;
   std::array<Samples, kSeries> series;
-  Findings findings;    // of the member that found something wrong first, counts of all
-  int wrong_rank = -1;  // that member
-  ThreadUsage usage;    // of all members, in all timed batches
+  Findings findings;     // of the member that found something wrong first, counts of all
+  int wrong_rank = -1;   // that member
+  ThreadUsage usage;     // of all members, in all timed batches
+  bool crowded = false;  // some members have no core of their own
 
   const Samples& of(Series s) const { return series[static_cast<int>(s)]; }
   Samples& of(Series s) { return series[static_cast<int>(s)]; }

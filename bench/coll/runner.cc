@@ -1,7 +1,8 @@
 #include "bench/coll/runner.h"
 
 #include <algorithm>
-#include <map>
+#include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "bench/coll/buffers.h"
@@ -26,17 +27,26 @@ std::int64_t buffer_bytes(const CollConfig& config, const std::vector<Point>& po
   return one + beside;
 }
 
+std::int64_t scratch_bytes(const CollConfig& config, std::vector<Point> points, int rank,
+                           bool processes) {
+  std::erase_if(
+      points, [&](const Point& point) { return !processes && point.algorithm == Algorithm::own; });
+  const BufferSizes most = largest_buffers(config, points, rank);
+  return std::max(most.in, most.out);
+}
+
 void check_memory(World& world, const CollConfig& config, const std::vector<Point>& points) {
-  const std::string host = world.host_of(world.local_ranks().front());
-  std::int64_t needed = 0;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (world.host_of(rank) == host) needed += buffer_bytes(config, points, rank);
+  const bool processes = static_cast<int>(world.local_ranks().size()) < world.size();
+  double needed = 0;
+  for (const int rank : ranks_on_machine(world)) {
+    needed += static_cast<double>(buffer_bytes(config, points, rank));
+    needed += static_cast<double>(scratch_bytes(config, points, rank, processes));
   }
   const double available = available_bytes();
-  require(available == 0 || static_cast<double>(needed) < available,
-          "the buffers of the ranks on host ", host, " take ",
-          format_bytes(static_cast<double>(needed)), ", and it has ", format_bytes(available),
-          " left; give a smaller largest size than ", config.sizes_text, ", or fewer ranks");
+  require(available == 0 || needed < available, "the buffers of the ranks on host ",
+          world.host_of(world.local_ranks().front()), " take ", format_bytes(needed),
+          ", and it has ", format_bytes(available), " left; give a smaller largest size than ",
+          config.sizes_text, ", or fewer ranks");
 }
 
 struct CollRunner::State {
@@ -56,6 +66,12 @@ struct CollRunner::State {
   std::vector<std::unique_ptr<CollRank>> ranks;
   bool stopped = false;
 
+  // For those who ask where this process stands.
+  using Clock = std::chrono::steady_clock;
+  std::mutex mutex;
+  Watchdog* watchdog = nullptr;           // of the point at hand
+  Clock::time_point left = Clock::now();  // the last point
+
   std::int64_t progress() const {
     // Work of a rank's own may take long; it is no hang.
     static std::atomic<std::int64_t> changing{0};
@@ -65,6 +81,42 @@ struct CollRunner::State {
       sum += static_cast<std::int64_t>(place.raw());
     }
     return sum;
+  }
+
+  bool has_others() const { return static_cast<int>(places.size()) < world.size(); }
+  // "rank 0 on a: in operation 12; ..." of the ranks of this process.
+  std::string standing() const {
+    std::string text;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const int rank = world.local_ranks()[i];
+      text += cat(i == 0 ? "" : "; ", "rank ", rank, " on ", world.host_of(rank), ": ",
+                  to_text(places[i]));
+    }
+    return text;
+  }
+  World::Standing standing_for_others() {
+    const std::lock_guard lock(mutex);
+    if (watchdog) return {standing(), watchdog->idle_s()};
+    return {cat(standing(), ", before the next point"),
+            std::chrono::duration<double>(Clock::now() - left).count()};
+  }
+
+  // No rank of this process gets on. Aborts unless one of another process does.
+  bool hung(const Point& point) {
+    constexpr double kWaitS = 0.4;
+    std::string silent, others;
+    for (const auto& [rank, standing] : world.ask_others(kWaitS)) {
+      if (!standing) {
+        silent += cat("rank ", rank, " on ", world.host_of(rank), " does not answer; ");
+        continue;
+      }
+      if (standing->idle_s < config.timeout_s) return false;
+      others += cat("; ", standing->text);
+    }
+    world.abort(cat(to_text(point), ": nothing has moved for ", config.timeout_s, " s; ", silent,
+                    has_others() ? standing() : diagnosis(world.local_ranks(), places.data()),
+                    others, "; timeout_s= changes how long to wait"));
+    return true;
   }
 };
 
@@ -78,27 +130,48 @@ CollRunner::CollRunner(World& world, const CollConfig& config, std::vector<Point
     state_->ranks.push_back(std::make_unique<CollRank>(world, state_->config, state_->points,
                                                        world.local_ranks()[i], state_->places[i],
                                                        state_->cores));
+  world.answer_with([state = state_.get()] { return state->standing_for_others(); });
 }
 
-CollRunner::~CollRunner() = default;
+CollRunner::~CollRunner() { state_->world.answer_with({}); }
+
+// The watchdog of one point, told to those who ask.
+class CollRunner::Watched {
+ public:
+  Watched(State& state, const Point& point)
+      : state_(state),
+        watchdog_(
+            state.config.timeout_s, [&state] { return state.progress(); },
+            [&state, &point] { return state.hung(point); }) {
+    const std::lock_guard lock(state_.mutex);
+    state_.watchdog = &watchdog_;
+  }
+  ~Watched() {
+    const std::lock_guard lock(state_.mutex);
+    state_.watchdog = nullptr;
+    state_.left = State::Clock::now();
+  }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+ private:
+  State& state_;
+  Watchdog watchdog_;
+};
+
+CoreShare CollRunner::core_share() const { return mb::core_share(state_->world, state_->cores); }
 
 bool CollRunner::was_interrupted() const { return state_->stopped; }
 
 std::optional<PointResult> CollRunner::measure(const Point& point) {
   State& s = *state_;
-  s.world.align_clocks();
-  for (RankPlace& place : s.places) place.set(0, RankStep::working);
+  for (RankPlace& place : s.places) place.set(0, RankStep::meeting);
   std::optional<PointResult> result;
   std::vector<std::thread> threads;
   {
-    const Watchdog watchdog(
-        s.config.timeout_s, [&] { return s.progress(); },
-        [&] {
-          s.world.abort(cat(to_text(point), ": nothing has moved for ", s.config.timeout_s, " s; ",
-                            diagnosis(s.world.local_ranks(), s.places.data()),
-                            "; timeout_s= changes how long to wait"));
-          return true;
-        });
+    const Watched watched(s, point);
+    s.world.align_clocks();
+    for (RankPlace& place : s.places) place.set(0, RankStep::working);
     for (std::size_t i = 0; i < s.ranks.size(); ++i) {
       threads.emplace_back([&, i] {
         CollRank& rank = *s.ranks[i];

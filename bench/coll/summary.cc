@@ -105,7 +105,7 @@ GroupSummary summarize_group(const CollConfig& config, const GroupResult& group,
     s.algbw = static_cast<double>(s.bytes) / (1e-9 * s.completion.p50);
   if (s.algbw && s.factor) s.busbw = *s.algbw * *s.factor;
   s.expected = expect(config, result.point.algorithm, group, around, s);
-  s.verdict = judge_group(samples, result.clock_uncertainty_ns);
+  s.verdict = judge_group(samples, result.clock_uncertainty_ns, group.crowded);
   s.drifts = drifts(times);
   if (group.of(Series::submit).operations() > 0)
     s.submit = distribution(durations_ns(group.of(Series::submit)));

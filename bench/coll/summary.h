@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/coll/config.h"
+#include "bench/coll/cores.h"
 #include "bench/coll/result.h"
 #include "bench/coll/verdict.h"
 #include "parallel/cost/machine.h"
@@ -21,6 +22,7 @@ struct Surroundings {
   // Of mode=threads: what memory reads and writes, with as many threads as there are ranks, up to
   // the cores.
   std::optional<double> memory_bytes_per_s;
+  CoreShare cores;  // of rank 0's machine; none in virtual time
 };
 
 struct Expected {

@@ -183,6 +183,10 @@ std::string table_head(const CollConfig& config, const std::vector<Point>& point
     text += fmt::format("# rank {} is kept back by {} before every operation (inject=)\n",
                         config.injection->rank,
                         format_duration(static_cast<double>(config.injection->delay_ns)));
+  if (around.cores.is_crowded())
+    text += fmt::format("# {} ranks share {} {}: times include waiting for a core\n",
+                        around.cores.ranks, around.cores.cores,
+                        around.cores.cores == 1 ? "core" : "cores");
   text +=
       "# time: median from the last start to the last end; sizes binary, 1 GB/s = 1e9 B/s, one "
       "direction\n";

@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kLeastShare = 0.25;  // of the completion: smaller effects are not worth a name
 constexpr double kLeastNs = 1000;
+constexpr double kLeastCrowdedNs = 1e6;
 constexpr double kDeviations = 4;
 
 bool is_far(double excess, double deviation, double floor) {
@@ -41,11 +42,12 @@ std::string_view name_of(Fault fault) {
   return "?";
 }
 
-Verdict judge_group(const Samples& samples, double uncertainty_ns) {
+Verdict judge_group(const Samples& samples, double uncertainty_ns, bool crowded) {
   if (samples.members() < 2 || samples.operations() < 6) return {};
   const std::vector<MemberTimes> times = member_times(samples);
   const double completion = median(completions_ns(samples));
-  const double floor = std::max({kLeastShare * completion, kLeastNs, 2 * uncertainty_ns});
+  const double floor = std::max(
+      {kLeastShare * completion, crowded ? kLeastCrowdedNs : kLeastNs, 2 * uncertainty_ns});
 
   int latest = 0;
   for (int k = 1; k < samples.members(); ++k) {

@@ -24,8 +24,9 @@ struct Verdict {
 // quarter of the median completion, by more than `uncertainty_ns` of the clocks and 1 us, and by
 // far more than its deviation; it is slow, in operations whose members end apart, if its median
 // transfer exceeds that of the others alike. Two slow members next to each other, or of one pair,
-// are the ends of a slow link.
-Verdict judge_group(const Samples& samples, double uncertainty_ns);
+// are the ends of a slow link. Members that are `crowded` wait for cores, so that effects below 1
+// ms have no name.
+Verdict judge_group(const Samples& samples, double uncertainty_ns, bool crowded = false);
 
 // Among groups of one axis: the one whose median completion exceeds the median of the others by
 // more than a quarter, with intervals of the medians that do not meet.

@@ -151,6 +151,8 @@ class World {
   virtual std::string reason() const = 0;  // "" unless aborted
 
   virtual std::string host_of(int rank) const = 0;
+  // Equal for ranks that share cores and memory, whatever their hosts are called.
+  virtual std::string machine_of(int rank) const { return host_of(rank); }
 
   // Where another process stands: what its rank is at, and for how long it has ended nothing.
   struct Standing {

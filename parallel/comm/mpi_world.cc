@@ -29,6 +29,8 @@ struct Place {
   char kernel[256] = "";  // equal where cores and the monotonic clock are the same
   int cores = 1;
   cpu_set_t own;  // cores that the launcher has left to the process
+
+  const char* machine() const { return kernel[0] ? kernel : host; }
 };
 
 // A kernel, and the name space of its clocks.
@@ -111,7 +113,7 @@ MpiWorld::MpiWorld(const MpiOptions& options) : state_(std::make_unique<State>()
   s.all->all_gather(&own, s.places.data(), sizeof own, DType::uint8);
   int neighbours = 0, shared = 0;  // on these cores and on this one's, itself among them
   for (const Place& place : s.places) {
-    if (std::strcmp(place.kernel, own.kernel) != 0) continue;
+    if (std::strcmp(place.machine(), own.machine()) != 0) continue;
     cpu_set_t both;
     CPU_AND(&both, &place.own, &own.own);
     ++neighbours;
@@ -181,6 +183,7 @@ void MpiWorld::abort(const std::string& reason, int exit_code) {
 bool MpiWorld::aborted() const { return state_->link.aborted; }
 std::string MpiWorld::reason() const { return aborted() ? state_->link.reason : ""; }
 std::string MpiWorld::host_of(int rank) const { return state_->places.at(rank).host; }
+std::string MpiWorld::machine_of(int rank) const { return state_->places.at(rank).machine(); }
 
 void MpiWorld::answer_with(std::function<Standing()> answer) {
   state_->monitor->answer_with(std::move(answer));
@@ -243,14 +246,14 @@ std::string MpiWorld::library_version() const {
 }
 
 int MpiWorld::cores() const {
-  std::map<std::string, std::pair<int, int>> kernels;  // ranks and cores
+  std::map<std::string, std::pair<int, int>> machines;  // ranks and cores
   for (const Place& place : state_->places) {
-    auto& [ranks, cores] = kernels[place.kernel[0] ? place.kernel : place.host];
+    auto& [ranks, cores] = machines[place.machine()];
     ++ranks;
     cores = place.cores;
   }
   int sum = 0;
-  for (const auto& [kernel, count] : kernels) sum += std::min(count.first, count.second);
+  for (const auto& [machine, count] : machines) sum += std::min(count.first, count.second);
   return sum;
 }
 

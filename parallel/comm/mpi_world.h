@@ -41,6 +41,7 @@ class MpiWorld final : public World {
   bool aborted() const override;
   std::string reason() const override;
   std::string host_of(int rank) const override;
+  std::string machine_of(int rank) const override;
   void answer_with(std::function<Standing()> answer) override;
   std::map<int, std::optional<Standing>> ask_others(double wait_s) override;
   void align_clocks() override;

@@ -59,6 +59,7 @@ class ShapedWorld final : public World {
   bool aborted() const override { return world_.aborted(); }
   std::string reason() const override { return world_.reason(); }
   std::string host_of(int rank) const override { return world_.host_of(rank); }
+  std::string machine_of(int rank) const override { return world_.machine_of(rank); }
   void answer_with(std::function<Standing()> answer) override {
     world_.answer_with(std::move(answer));
   }

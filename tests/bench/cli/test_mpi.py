@@ -143,11 +143,11 @@ def test_an_input_that_one_rank_lacks_is_told_with_rank_and_host(mpi, tmp_path):
 
 
 # Ranks of a run that is under way, by rank.
-def started(mpi, tmp_path, ranks, *words):
+def started(mpi, tmp_path, ranks, *words, verb="run"):
     wrapper = tmp_path / "wrapper"
     wrapper.write_text(f'#!/bin/sh\necho $$ >{tmp_path}/pid${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}\nexec "$@"\n')
     wrapper.chmod(0o755)
-    process = subprocess.Popen(command(mpi, ranks, wrapper, BIN / "meshbench", "run", *words), text=True,
+    process = subprocess.Popen(command(mpi, ranks, wrapper, BIN / "meshbench", verb, *words), text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
     trace = tmp_path / "pid0"
     deadline = time.monotonic() + 20
@@ -169,6 +169,16 @@ def test_a_rank_that_is_stopped_is_named_as_silent(mpi, tmp_path):
     [line] = [line for line in err.splitlines() if line.startswith("meshbench:")]
     assert re.search(r"no rank has ended an instruction for 1 s: rank 1 on \S+ does not answer; rank 0 on", line)
     assert time.monotonic() - start < 15
+
+
+def test_a_rank_of_a_collective_that_is_stopped_is_named(mpi, tmp_path):
+    words = ["mesh=dp2", "mode=mpi", "size=1K", "iterations=1000000000", "time_cap=1000s", "timeout_s=1"]
+    process, pids = started(mpi, tmp_path, 2, *words, verb="coll")
+    os.kill(pids[1], signal.SIGSTOP)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 3, err
+    [line] = [line for line in err.splitlines() if line.startswith("meshbench:")]
+    assert re.search(r"nothing has moved for 1 s; rank 1 on \S+ does not answer; rank 0 on \S+: .* operation", line)
 
 
 def test_a_rank_that_is_killed_ends_the_run(mpi, tmp_path):

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/coll/rank.h"
 #include "bench/coll/summary.h"
 #include "tests/support/error.h"
 #include "tests/support/faulty_comm.h"
@@ -24,6 +25,51 @@ PointResult measure(const CollConfig& config, const Point& point) {
   ThreadWorld world(config.mesh.world());
   CollRunner runner(world, config, {point});
   return *runner.measure(point);
+}
+
+// The process of rank 0. The others' ranks do nothing; 0 and 1 are on one machine, each on a host
+// of its own.
+class FirstOfMany final : public World {
+ public:
+  explicit FirstOfMany(int ranks) : threads_(ranks) {}
+  int size() const override { return threads_.size(); }
+  const std::vector<int>& local_ranks() const override { return local_ranks_; }
+  std::unique_ptr<Comm> comm(const std::string& name, const std::vector<int>& members,
+                             int rank) override {
+    return threads_.comm(name, members, rank);
+  }
+  void abort(const std::string& reason) override { threads_.abort(reason); }
+  bool aborted() const override { return threads_.aborted(); }
+  std::string reason() const override { return threads_.reason(); }
+  std::string host_of(int rank) const override { return cat("host", rank); }
+  std::string machine_of(int rank) const override { return rank < 2 ? "one" : "other"; }
+
+  std::map<int, std::optional<Standing>> ask_others(double) override {
+    ++asked;
+    if (asked == 1) answers.at(1)->idle_s = 0;
+    if (asked == 2) answers.at(1)->idle_s = 1e9;
+    return answers;
+  }
+
+  int asked = 0;
+  std::map<int, std::optional<Standing>> answers;
+
+ private:
+  ThreadWorld threads_;
+  const std::vector<int> local_ranks_{0};
+};
+
+TEST(Runner, HostsOfOneMachineShareItsCores) {
+  const FirstOfMany world(3);
+  EXPECT_EQ(ranks_on_machine(world), (std::vector<int>{0, 1}));
+  EXPECT_EQ(core_share(world, Cores()).ranks, 2);
+}
+
+TEST(Runner, HostsOfOneMachineShareItsMemory) {
+  FirstOfMany world(3);
+  const std::string message =
+      message_of([&] { check_memory(world, small("dp3"), {{.bytes = std::int64_t{1} << 46}}); });
+  EXPECT_NE(message.find("384 TiB"), std::string::npos) << message;
 }
 
 TEST(Runner, MeasuresEveryGroupOfEveryAxis) {
@@ -200,6 +246,22 @@ TEST(Runner, ARankThatNeverComesIsToldWithThePlaceOfEach) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
 }
 
+TEST(Runner, ARunLastsAsLongAsAnotherProcessWorksAndThenTellsOfEach) {
+  CollConfig config = small("dp3");
+  config.timeout_s = 0.2;
+  FirstOfMany world(3);
+  world.answers = {{1, World::Standing{"rank 1 on host1: in operation 7", 0}}, {2, std::nullopt}};
+  const Point point{.bytes = 4096};
+  CollRunner runner(world, config, {point});
+  const std::string message = message_of([&] { runner.measure(point); });
+  EXPECT_EQ(world.asked, 2);
+  for (const char* part :
+       {"nothing has moved for 0.2 s; rank 2 on host2 does not answer; rank 0 on "
+        "host0: ",
+        "; rank 1 on host1: in operation 7; timeout_s="})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+}
+
 TEST(Runner, ARankThatFailsEndsTheRunAndIsNamed) {
   for (const CallKind call : {CallKind::blocking, CallKind::stream}) {
     CollConfig config = small("dp3");
@@ -241,6 +303,16 @@ TEST(Runner, BufferBytesAreThoseOfTheLargestPoint) {
       {.operation = Operation::gather, .bytes = 1 << 20, .in_place = true}};
   EXPECT_EQ(buffer_bytes(config, points, 0), 1024 + (1 << 20));
   EXPECT_EQ(buffer_bytes(config, points, 1), 1024 + (1 << 18));
+}
+
+TEST(Runner, AlgorithmsAndProcessesTakeTheLargestOperandOnTop) {
+  const CollConfig config = small("dp4");
+  const std::vector<Point> points = {
+      {.operation = Operation::all_gather, .bytes = 1 << 20},
+      {.operation = Operation::all_reduce, .bytes = 4096, .algorithm = Algorithm::ring}};
+  EXPECT_EQ(scratch_bytes(config, points, 0, false), 4096);
+  EXPECT_EQ(scratch_bytes(config, points, 0, true), 1 << 20);
+  EXPECT_EQ(scratch_bytes(config, {points[0]}, 0, false), 0);
 }
 
 }  // namespace

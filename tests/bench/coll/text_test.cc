@@ -58,6 +58,16 @@ std::string last_row(const Printed& printed) {
   return last;
 }
 
+TEST(Text, HeadSaysThatRanksWaitForCores) {
+  CollConfig config;
+  config.sizes = {1024};
+  const std::vector<Point> points = tables_of(config)[0];
+  const std::string crowded = table_head(config, points, {.cores = {64, 2}});
+  EXPECT_NE(crowded.find("# 64 ranks share 2 cores: times include waiting for a core\n"),
+            std::string::npos);
+  EXPECT_EQ(table_head(config, points, {.cores = {2, 2}}).find("waiting"), std::string::npos);
+}
+
 TEST(Text, RowsHaveTheColumnsOfNcclTestsByteForByte) {
   CollConfig config;
   config.sizes = {8589934592};

@@ -56,6 +56,18 @@ TEST(Verdict, AnEffectTooSmallToMatterHasNoName) {
             99);
 }
 
+// Where a member waits for a core, the others come and go before it.
+TEST(Verdict, AmongCrowdedRanksOnlyLargeEffectsHaveANameOfTheirOwn) {
+  for (const Scene& scene :
+       {Scene{.late = 3, .late_ns = 500'000}, Scene{.slow = {3}, .slow_ns = 500'000}}) {
+    EXPECT_NE(judge_group(samples_of(scene, 1), 100, false).fault, Fault::none);
+    EXPECT_EQ(judge_group(samples_of(scene, 1), 100, true).fault, Fault::none);
+  }
+  const Verdict late = judge_group(samples_of({.late = 3, .late_ns = 2e6}, 1), 100, true);
+  EXPECT_EQ(late.fault, Fault::late_rank);
+  EXPECT_EQ(late.who, std::vector<int>{3});
+}
+
 TEST(Verdict, UncertainClocksNameNobody) {
   const Samples samples = samples_of({.late = 1, .late_ns = 30'000}, 1);
   EXPECT_EQ(judge_group(samples, 100).fault, Fault::late_rank);
