@@ -109,10 +109,10 @@ double ceiling_of(int kind, const std::vector<int>& nodes, Algorithm algorithm,
   const double ceiling = *busbw_ceiling(collective, algorithm, nodes, machine);
   if (!links.inter_of_node) return ceiling;
   constexpr std::int64_t bytes = 1 << 30;
-  const double leaving = wire_of(collective, algorithm, bytes, nodes).node;
-  if (leaving == 0) return ceiling;
+  const double crossing = wire_of(collective, algorithm, bytes, nodes).busier().node;
+  if (crossing == 0) return ceiling;
   return std::min(ceiling, busbw_factor(collective, static_cast<int>(nodes.size())) *
-                               static_cast<double>(bytes) / leaving * links.inter.gb_per_s * 1e9);
+                               static_cast<double>(bytes) / crossing * links.inter.gb_per_s * 1e9);
 }
 
 // What the profile's bytes pass, and what its links could do.

@@ -62,7 +62,8 @@ class AlgorithmComm final : public Comm {
     if (!has(CollectiveKind::reduce)) return comm_reduce(from, to, count, type, op, root);
     check_count("reduce", count);
     check_root("reduce to", root);
-    const StepList& list = steps(CollectiveKind::reduce, root, chunks_of(count * size_of(type)));
+    const StepList& list =
+        steps(CollectiveKind::reduce, root, chunks_of(count * size_of(type), size()));
     const PartedVector vector{count, list.parts, type};
     if (algorithm_ == Algorithm::direct) {
       runner_.collect(list, vector, from, to, op);
@@ -155,7 +156,7 @@ class AlgorithmComm final : public Comm {
     check_count("broadcast", count);
     check_root("broadcast from", root);
     if (index() == root) copy_bytes(to, from, bytes);
-    const StepList& list = steps(CollectiveKind::broadcast, root, chunks_of(bytes));
+    const StepList& list = steps(CollectiveKind::broadcast, root, chunks_of(bytes, size()));
     follow(list, {count, list.parts, type}, to, ReduceOp::sum);
     carry(count, bytes);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -341,8 +342,9 @@ Steps spread_whole(Algorithm algorithm, std::span<const int> node_of, int root, 
 
 }  // namespace
 
-int chunks_of(std::int64_t bytes) {
-  return static_cast<int>(std::max<std::int64_t>(1, (bytes + kChunkBytes - 1) / kChunkBytes));
+int chunks_of(std::int64_t bytes, int members) {
+  const double pipes = static_cast<double>(bytes) / kPipeBytes;
+  return std::max(1, static_cast<int>(std::lround(std::sqrt(std::max(0, members - 2) * pipes))));
 }
 
 bool has_steps(CollectiveKind kind, Algorithm algorithm) {

@@ -30,10 +30,15 @@ struct StepList {
   std::vector<Step> steps;
 };
 
-// Elements of a message that travel at a time are at most so many bytes; so many a ring passes on
-// in a broadcast or reduce.
+// Elements of a message that travel at a time are at most so many bytes.
 inline constexpr std::int64_t kChunkBytes = 256 << 10;
-int chunks_of(std::int64_t bytes);  // at least 1
+// Parts in which a ring of `members` passes a broadcast or reduce of `bytes` on; at least 1. By
+// latency a and bandwidth b (Hockney, Parallel Computing 20(3), 1994), c parts over h hops take
+// (c + h - 1) (a + bytes / c / b), least at c = sqrt((h - 1) bytes / (a b)). All links count as of
+// a b = kPipeBytes, so that members agree and the time stays linear in a and 1 / b; where a b is r
+// times that, the part above bytes / b + (h - 1) a is (sqrt(r) + 1 / sqrt(r)) / 2 times its least.
+inline constexpr std::int64_t kPipeBytes = 512 << 10;
+int chunks_of(std::int64_t bytes, int members);
 
 // True if steps_of has `kind` by it.
 bool has_steps(CollectiveKind kind, Algorithm algorithm);

@@ -52,7 +52,7 @@ void add_ring(Rounds& rounds, CollectiveKind kind, std::int64_t bytes) {
   const int n = rounds.size();
   const auto size = static_cast<double>(bytes);
   const bool chain = !is_gather(kind) && kind != CollectiveKind::all_reduce;
-  const double chunks = static_cast<double>(chunks_of(bytes));
+  const double chunks = static_cast<double>(chunks_of(bytes, n));
   for (int k = 0; k < n - chain; ++k) rounds.send(k, (k + 1) % n, chain ? size / chunks : size / n);
   rounds.end(chain ? n - 2 + chunks : phases_of(kind) * (n - 1));
 }
@@ -158,7 +158,7 @@ double collective_seconds(CollectiveKind kind, std::int64_t bytes, int ranks, co
   if (ranks < 2) return 0;
   if (kind == CollectiveKind::shift) return over(link, static_cast<double>(bytes));
   if (kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce) {
-    const int chunks = chunks_of(bytes);
+    const int chunks = chunks_of(bytes, ranks);
     return (ranks - 2 + chunks) * over(link, static_cast<double>(bytes) / chunks);
   }
   const int steps = phases_of(kind) * (ranks - 1);

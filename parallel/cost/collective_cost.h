@@ -12,7 +12,8 @@ namespace mb {
 
 // Over `ranks` ranks by a ring of one kind of link: an all-reduce of n bytes over g ranks takes
 // 2 (g - 1) (latency + n / g / bandwidth), the others half; a shift latency + n / bandwidth; a
-// broadcast or reduce in c chunks (steps.h) (g - 2 + c) (latency + n / c / bandwidth).
+// broadcast or reduce in c = chunks_of(n, g) chunks (steps.h) (g - 2 + c) (latency + n / c /
+// bandwidth).
 double collective_seconds(CollectiveKind kind, std::int64_t bytes, int ranks, const Link& link);
 
 // By `algorithm` over members on `nodes`: sum over the rounds of its steps (steps.h) of latency +

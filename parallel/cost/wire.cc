@@ -11,29 +11,35 @@
 namespace mb {
 namespace {
 
-// What every member sends over links of each class, and every node to others.
+// What every member sends and receives over links of each class.
 class Loads {
  public:
-  explicit Loads(std::span<const int> nodes) : nodes_(nodes), sent_(nodes.size()) {
+  explicit Loads(std::span<const int> nodes) : nodes_(nodes), wires_(nodes.size()) {
     for (int node : nodes) ++members_[node];
   }
   int size() const { return static_cast<int>(nodes_.size()); }
 
   void send(int from, int to, double bytes) {
-    (nodes_[from] == nodes_[to] ? sent_[from].intra : sent_[from].inter) += bytes;
+    const auto over = nodes_[from] == nodes_[to] ? &ClassBytes::intra : &ClassBytes::inter;
+    wires_[from].sent.*over += bytes;
+    wires_[to].received.*over += bytes;
   }
-  // The same to every other member.
-  void send_to_all(int from, double bytes) {
-    const int beside = members_.at(nodes_[from]);
-    sent_[from].intra += bytes * (beside - 1);
-    sent_[from].inter += bytes * (size() - beside);
+  // The same from every member to every other.
+  void exchange(double bytes) {
+    for (int k = 0; k < size(); ++k) {
+      const int beside = members_.at(nodes_[k]);
+      for (ClassBytes* way : {&wires_[k].sent, &wires_[k].received}) {
+        way->intra += bytes * (beside - 1);
+        way->inter += bytes * (size() - beside);
+      }
+    }
   }
 
-  std::vector<MemberWire> take() { return std::move(sent_); }
+  std::vector<MemberWire> take() { return std::move(wires_); }
 
  private:
   std::span<const int> nodes_;
-  std::vector<MemberWire> sent_;
+  std::vector<MemberWire> wires_;
   std::map<int, int> members_;  // by node
 };
 
@@ -87,7 +93,7 @@ void add_direct(Loads& loads, CollectiveKind kind, double bytes) {
         if (k > 0) loads.send(k, 0, kind == CollectiveKind::gather ? bytes / n : bytes);
         break;
       default:
-        loads.send_to_all(k, bytes / n * (kind == CollectiveKind::all_reduce ? 2 : 1));
+        return loads.exchange(bytes / n * (kind == CollectiveKind::all_reduce ? 2 : 1));
     }
   }
 }
@@ -199,6 +205,19 @@ void add_two_level(Loads& loads, CollectiveKind kind, double bytes, std::span<co
   }
 }
 
+WirePeak peak_of(std::span<const MemberWire> members, ClassBytes MemberWire::*way,
+                 std::span<const int> nodes) {
+  WirePeak peak;
+  std::map<int, double> by_node;
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    const ClassBytes& bytes = members[k].*way;
+    peak.intra = std::max(peak.intra, bytes.intra);
+    peak.inter = std::max(peak.inter, bytes.inter);
+    peak.node = std::max(peak.node, by_node[nodes[k]] += bytes.inter);
+  }
+  return peak;
+}
+
 // What the algorithms that libraries choose themselves amount to, and those that lack a kind.
 Algorithm in_effect(CollectiveKind kind, Algorithm algorithm) {
   const bool library = algorithm == Algorithm::own || algorithm == Algorithm::native;
@@ -255,25 +274,26 @@ std::vector<MemberWire> wire_by_member(CollectiveKind kind, Algorithm algorithm,
 
 Wire wire_of(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
              std::span<const int> nodes) {
-  const std::vector<MemberWire> sent = wire_by_member(kind, algorithm, bytes, nodes);
-  Wire wire;
-  std::map<int, double> leaving;
-  for (std::size_t k = 0; k < sent.size(); ++k) {
-    wire.intra = std::max(wire.intra, sent[k].intra);
-    wire.inter = std::max(wire.inter, sent[k].inter);
-    wire.total_intra += sent[k].intra;
-    wire.total_inter += sent[k].inter;
-    leaving[nodes[k]] += sent[k].inter;
+  const std::vector<MemberWire> members = wire_by_member(kind, algorithm, bytes, nodes);
+  Wire wire{peak_of(members, &MemberWire::sent, nodes)};
+  wire.received = peak_of(members, &MemberWire::received, nodes);
+  for (const MemberWire& member : members) {
+    wire.total_intra += member.sent.intra;
+    wire.total_inter += member.sent.inter;
   }
-  for (const auto& [node, bytes_out] : leaving) wire.node = std::max(wire.node, bytes_out);
   return wire;
+}
+
+WirePeak Wire::busier() const {
+  return {std::max(intra, received.intra), std::max(inter, received.inter),
+          std::max(node, received.node)};
 }
 
 std::optional<double> busbw_ceiling(CollectiveKind kind, Algorithm algorithm,
                                     std::span<const int> nodes, const Machine& machine) {
   if (nodes.size() < 2) return std::nullopt;
   constexpr std::int64_t bytes = 1 << 30;
-  const Wire wire = wire_of(kind, algorithm, bytes, nodes);
+  const WirePeak wire = wire_of(kind, algorithm, bytes, nodes).busier();
   const double seconds =
       std::max(wire.intra / machine.intra.gb_per_s, wire.inter / machine.inter.gb_per_s) * 1e-9;
   return busbw_factor(kind, static_cast<int>(nodes.size())) * static_cast<double>(bytes) / seconds;

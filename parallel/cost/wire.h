@@ -18,11 +18,17 @@ enum class LinkClass : std::uint8_t { none, intra, inter, mixed };
 std::string_view name_of(LinkClass link);
 LinkClass link_class(std::span<const int> nodes);  // node of each member
 
-// Bytes that one operation sends. `intra` and `inter` are of the member that sends most over links
-// of that class; `node` is what leaves the node that most leaves, over all its members.
-struct Wire {
+// Bytes of one direction. `intra` and `inter` are of the member that has most over links of that
+// class; `node` is of the node that has most over links to others, over all its members.
+struct WirePeak {
   double intra = 0, inter = 0, node = 0;
+};
+// Bytes that one operation sends; `received` is where most comes in.
+struct Wire : WirePeak {
   double total_intra = 0, total_inter = 0;  // over all members
+  WirePeak received;
+  // Links go both ways at once, so that the larger of both directions takes the time.
+  WirePeak busier() const;
 };
 // `bytes` as nccl-tests counts the size of each kind; member 0 is the root. By Algorithm::own and
 // native: as the ring for large messages, which is what libraries choose then. Kinds that an
@@ -30,15 +36,18 @@ struct Wire {
 Wire wire_of(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
              std::span<const int> nodes);
 
-// What each member sends, by class of link.
-struct MemberWire {
+// What each member sends and receives, by class of link.
+struct ClassBytes {
   double intra = 0, inter = 0;
+};
+struct MemberWire {
+  ClassBytes sent, received;
 };
 std::vector<MemberWire> wire_by_member(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
                                        std::span<const int> nodes);
 
 // Largest busbw that links of `machine` admit for it, in bytes per second: each member drives one
-// link of each class at its full rate one way. nullopt for one member.
+// link of each class at its full rate both ways. nullopt for one member.
 std::optional<double> busbw_ceiling(CollectiveKind kind, Algorithm algorithm,
                                     std::span<const int> nodes, const Machine& machine);
 

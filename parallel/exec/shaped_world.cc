@@ -15,7 +15,10 @@
 namespace mb {
 namespace {
 
-int link_of(int owner, bool inter) { return 2 * owner + inter; }
+enum class Way { out, in };
+int link_of(int owner, Way way, bool inter) {
+  return 4 * owner + 2 * static_cast<int>(way) + static_cast<int>(inter);
+}
 
 LinkLoad load_from(const LinkShape& shape, const std::map<int, double>& bytes, double seconds,
                    double latency_s) {
@@ -40,10 +43,14 @@ LinkLoad load_of(const LinkShape& shape, CollectiveKind kind, std::int64_t bytes
     return collective_seconds(kind, Algorithm::own, size, nodes, shape.intra, shape.inter);
   };
   std::map<int, double> links;
-  const std::vector<MemberWire> sent = wire_by_member(kind, Algorithm::own, bytes, nodes);
-  for (std::size_t k = 0; k < sent.size(); ++k) {
-    links[link_of(members[k], false)] += sent[k].intra;
-    links[link_of(shape.inter_of_node ? nodes[k] : members[k], true)] += sent[k].inter;
+  const std::vector<MemberWire> wires = wire_by_member(kind, Algorithm::own, bytes, nodes);
+  for (std::size_t k = 0; k < wires.size(); ++k) {
+    const int outside = shape.inter_of_node ? nodes[k] : members[k];
+    for (const auto& [way, count] :
+         {std::pair(Way::out, wires[k].sent), std::pair(Way::in, wires[k].received)}) {
+      links[link_of(members[k], way, false)] += count.intra;
+      links[link_of(outside, way, true)] += count.inter;
+    }
   }
   const double latency = seconds(0);
   return load_from(shape, links, seconds(bytes) - latency, latency);
@@ -53,7 +60,7 @@ LinkLoad load_of_message(const LinkShape& shape, std::int64_t bytes, int from, i
                          std::span<const int> node_of_rank) {
   const bool inter = node_of_rank[from] != node_of_rank[to];
   const int owner = inter && shape.inter_of_node ? node_of_rank[from] : from;
-  return load_from(shape, {{link_of(owner, inter), static_cast<double>(bytes)}}, 0,
+  return load_from(shape, {{link_of(owner, Way::out, inter), static_cast<double>(bytes)}}, 0,
                    (inter ? shape.inter : shape.intra).latency_us * 1e-6);
 }
 

@@ -26,15 +26,16 @@ struct LinkShape {
 LinkShape parse_link_shape(std::string_view text, std::string_view subject);
 std::string to_text(const LinkShape& shape);
 
-// The links that an operation takes, and for how long if they are free. Link 2 r is rank r's within
-// its node, 2 r + 1 its link to other nodes; with `inter_of_node`, 2 m + 1 is that of node m.
+// The links that an operation takes, and for how long if they are free; both directions of a link
+// count by themselves. Links 4 r and 4 r + 1 go out of rank r, within its node and to others, 4 r +
+// 2 and 4 r + 3 come in; with `inter_of_node`, 4 m + 1 and 4 m + 3 are those of node m.
 struct LinkLoad {
   double seconds = 0;    // that its bytes take
   double latency_s = 0;  // of the steps that follow each other
   std::vector<LinkUse> uses;
 };
 // Collectives go as collective_seconds and wire_by_member have them for Algorithm::own; `members`
-// are ranks.
+// are ranks. A message takes the sender's link.
 LinkLoad load_of(const LinkShape& shape, CollectiveKind kind, std::int64_t bytes,
                  std::span<const int> members, std::span<const int> node_of_rank);
 LinkLoad load_of_message(const LinkShape& shape, std::int64_t bytes, int from, int to,

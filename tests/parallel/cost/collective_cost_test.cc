@@ -37,9 +37,36 @@ TEST(CollectiveSeconds, OfARingTakeTheSlowestLink) {
   EXPECT_DOUBLE_EQ(seconds(kAllReduce, Algorithm::own, in_nodes(2, 4)), 14 * inter(kBytes / 8));
   EXPECT_DOUBLE_EQ(seconds(CollectiveKind::all_gather, Algorithm::ring, in_nodes(1, 8)),
                    7 * intra(kBytes / 8));
-  // A chain of 4 passes 7 chunks on.
+  // A chain of 4 passes 3 chunks on.
   EXPECT_DOUBLE_EQ(seconds(CollectiveKind::broadcast, Algorithm::ring, in_nodes(1, 4)),
-                   (2 + 7) * intra(kBytes / 7));
+                   (2 + 3) * intra(kBytes / 3));
+}
+
+// Every number of chunks is tried over the link that chunks_of counts on.
+TEST(ChunksOf, AreThoseThatTakeLeast) {
+  const Link link{.latency_us = 1, .gb_per_s = static_cast<double>(kPipeBytes) * 1e-3};
+  for (const int members : {2, 3, 8, 64}) {
+    for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{4}, std::int64_t{1} << 20,
+                                     std::int64_t{16} << 20, std::int64_t{1} << 30}) {
+      const int most = 4 * chunks_of(bytes, members);
+      double least = 1e30;
+      for (int c = 1; c <= most; ++c) {
+        const double each = 1e-6 + static_cast<double>(bytes) / c / (link.gb_per_s * 1e9);
+        least = std::min(least, (members - 2 + c) * each);
+      }
+      const double taken = collective_seconds(CollectiveKind::broadcast, bytes, members, link);
+      EXPECT_NEAR(taken, least, 0.01 * least) << bytes << " bytes over " << members;
+    }
+  }
+}
+
+// A chain ends, for large messages, at the rate of its links.
+TEST(CollectiveSeconds, OfALargeBroadcastAreThoseOfItsBytes) {
+  constexpr std::int64_t bytes = std::int64_t{1} << 30;
+  for (const auto kind : {CollectiveKind::broadcast, CollectiveKind::reduce}) {
+    const double taken = collective_seconds(kind, bytes, 8, {.latency_us = 3.4, .gb_per_s = 450});
+    EXPECT_LT(taken, 1.25 * static_cast<double>(bytes) / 450e9);
+  }
 }
 
 TEST(CollectiveSeconds, OfTwoLevelsAreThoseWithinAndBetweenNodes) {
@@ -90,7 +117,7 @@ double walk(CollectiveKind kind, Algorithm algorithm, const std::vector<int>& no
   std::vector<StepList> lists;
   for (int k = 0; k < n; ++k)
     lists.push_back(
-        steps_of(kind, algorithm, k, nodes, 0, chunks_of(static_cast<std::int64_t>(kBytes))));
+        steps_of(kind, algorithm, k, nodes, 0, chunks_of(static_cast<std::int64_t>(kBytes), n)));
   std::vector<std::size_t> at(n, 0);
   std::vector<double> ready(n, 0), end(n, 0);
   std::vector<bool> sent(n, false), received(n, false);

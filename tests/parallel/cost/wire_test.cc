@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "parallel/comm/algorithms.h"
 #include "tests/support/counting_comm.h"
 #include "tests/support/rank_threads.h"
@@ -79,6 +81,15 @@ TEST(Wire, OfHalvingAndDoublingIsThatOfTheRingForPowersOfTwo) {
   EXPECT_DOUBLE_EQ(intra(Algorithm::halving_doubling, 6), 2 * 840 * 3.0 / 4 + 840);
 }
 
+TEST(Wire, OfAGatherIsMostWhereItComesIn) {
+  const Wire wire = wire_of(CollectiveKind::gather, Algorithm::direct, 1600, in_nodes(2, 8));
+  EXPECT_DOUBLE_EQ(wire.intra, 100);
+  EXPECT_DOUBLE_EQ(wire.received.intra, 700);
+  EXPECT_DOUBLE_EQ(wire.received.inter, 800);
+  EXPECT_DOUBLE_EQ(wire.received.node, 800);
+  EXPECT_DOUBLE_EQ(wire.busier().intra, 700);
+}
+
 TEST(Wire, OfOneMemberIsNothing) {
   const Wire wire = wire_of(kAllReduce, Algorithm::ring, 100, std::vector{0});
   EXPECT_EQ(wire.total_intra + wire.total_inter, 0);
@@ -109,6 +120,21 @@ TEST(BusbwCeiling, OfAllToAllBetweenNodesGoesToTheNicTimesNodesOverOneLess) {
 TEST(BusbwCeiling, OfATreeIsHalvedByItsRoot) {
   EXPECT_DOUBLE_EQ(*busbw_ceiling(kAllReduce, Algorithm::tree, in_nodes(4, 1), round_machine()),
                    1.5 * 50e9 / 2);
+}
+
+TEST(BusbwCeiling, OfOneRootIsTheDirectionThatItsLinkIsBusyIn) {
+  const auto ceiling = [](CollectiveKind kind, const std::vector<int>& nodes) {
+    return *busbw_ceiling(kind, Algorithm::direct, nodes, round_machine());
+  };
+  // (n - 1) / n S into, or out of, the root.
+  EXPECT_DOUBLE_EQ(ceiling(CollectiveKind::gather, in_nodes(1, 8)), 400e9);
+  EXPECT_DOUBLE_EQ(ceiling(CollectiveKind::scatter, in_nodes(1, 8)), 400e9);
+  // (n - 1) S.
+  EXPECT_DOUBLE_EQ(ceiling(CollectiveKind::reduce, in_nodes(1, 8)), 400e9 / 7);
+  EXPECT_DOUBLE_EQ(ceiling(CollectiveKind::broadcast, in_nodes(1, 8)), 400e9 / 7);
+  // Of 16 parts, 8 are on the other node.
+  EXPECT_DOUBLE_EQ(ceiling(CollectiveKind::gather, in_nodes(2, 8)), 50e9 * 15 / 8);
+  EXPECT_DOUBLE_EQ(ceiling(CollectiveKind::reduce, in_nodes(2, 8)), 50e9 / 8);
 }
 
 TEST(MemoryCeiling, IsThatOfOnePass) {
@@ -154,34 +180,44 @@ void carry_out(Comm& comm, CollectiveKind kind, std::int64_t bytes) {
   }
 }
 
-struct Counted {
-  double intra = 0, inter = 0, total_intra = 0, total_inter = 0;
-};
-Counted count(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
-              const std::vector<int>& nodes) {
+Wire count(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
+           const std::vector<int>& nodes) {
   const int n = static_cast<int>(nodes.size());
   ThreadWorld world(n);
-  std::vector<test::SentBytes> sent(n);
+  std::vector<test::CountedWire> wires(n);
   EXPECT_EQ(test::on_ranks(world,
                            [&](int rank) {
                              auto counting = std::make_unique<test::CountingComm>(
-                                 world.comm("g", test::first_ranks(n), rank), nodes, sent[rank]);
+                                 world.comm("g", test::first_ranks(n), rank), nodes, wires[rank]);
                              carry_out(*with_algorithm(std::move(counting), algorithm, nodes), kind,
                                        bytes);
                            }),
             "");
-  Counted sum;
-  for (const test::SentBytes& s : sent) {
-    sum.intra = std::max(sum.intra, static_cast<double>(s.intra));
-    sum.inter = std::max(sum.inter, static_cast<double>(s.inter));
-    sum.total_intra += static_cast<double>(s.intra);
-    sum.total_inter += static_cast<double>(s.inter);
+  Wire sum;
+  std::map<int, double> leaving, entering;
+  const auto add = [](WirePeak& peak, const test::CountedBytes& bytes, double& of_node) {
+    of_node += static_cast<double>(bytes.inter);
+    peak.intra = std::max(peak.intra, static_cast<double>(bytes.intra));
+    peak.inter = std::max(peak.inter, static_cast<double>(bytes.inter));
+    peak.node = std::max(peak.node, of_node);
+  };
+  for (int k = 0; k < n; ++k) {
+    add(sum, wires[k].sent, leaving[nodes[k]]);
+    add(sum.received, wires[k].received, entering[nodes[k]]);
+    sum.total_intra += static_cast<double>(wires[k].sent.intra);
+    sum.total_inter += static_cast<double>(wires[k].sent.inter);
   }
   return sum;
 }
 
+void expect_near(const WirePeak& a, const WirePeak& b) {
+  EXPECT_NEAR(a.intra, b.intra, 1e-6);
+  EXPECT_NEAR(a.inter, b.inter, 1e-6);
+  EXPECT_NEAR(a.node, b.node, 1e-6);
+}
+
 // 5040 and its multiples divide into any parts that these groups make.
-TEST(Wire, IsWhatTheAlgorithmsSend) {
+TEST(Wire, IsWhatTheAlgorithmsSendAndReceive) {
   const std::vector<std::vector<int>> placements = {
       {0, 0, 0, 0},    {0, 0, 1, 1},       {0, 1, 0, 1},          {0, 1, 2},
       {0, 0, 0, 1, 1}, {4, 4, 4, 4, 4, 2}, {0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2, 2, 2, 2}};
@@ -194,9 +230,9 @@ TEST(Wire, IsWhatTheAlgorithmsSend) {
         SCOPED_TRACE(cat(name_of(kind), " by ", name_of(algorithm), " over ", nodes.size()));
         constexpr std::int64_t bytes = 5040 * 6;
         const Wire wire = wire_of(kind, algorithm, bytes, nodes);
-        const Counted counted = count(kind, algorithm, bytes, nodes);
-        EXPECT_NEAR(wire.intra, counted.intra, 1e-6);
-        EXPECT_NEAR(wire.inter, counted.inter, 1e-6);
+        const Wire counted = count(kind, algorithm, bytes, nodes);
+        expect_near(wire, counted);
+        expect_near(wire.received, counted.received);
         EXPECT_NEAR(wire.total_intra, counted.total_intra, 1e-6);
         EXPECT_NEAR(wire.total_inter, counted.total_inter, 1e-6);
       }

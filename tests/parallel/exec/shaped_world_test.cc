@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/error.h"
 #include "tests/support/rank_threads.h"
 
@@ -46,7 +48,7 @@ TEST(LinkLoad, OfARingIsThatOfItsSlowestLink) {
   const LinkLoad across = load_of(kShape, CollectiveKind::all_reduce, 8000, all, kNodes);
   EXPECT_NEAR(across.seconds, 6 * 2000 / 0.5e9, 1e-15);
   EXPECT_DOUBLE_EQ(across.latency_s, 6 * 20e-6);
-  ASSERT_EQ(across.uses.size(), 4u);
+  ASSERT_EQ(across.uses.size(), 8u) << "one out of each rank and one into it";
   for (const LinkUse& use : across.uses)  // the edges within nodes wait for the others
     EXPECT_NEAR(use.share, use.link % 2 == 1 ? 1 : 0.125, 1e-12);
 }
@@ -63,6 +65,23 @@ TEST(LinkLoad, OfASharedLinkIsThatOfAllRanksOfTheNode) {
   ASSERT_EQ(message.uses.size(), 1u);
   EXPECT_EQ(message.uses[0].link, 1) << "of node 0";
   EXPECT_DOUBLE_EQ(message.seconds, 1000 / 0.5e9);
+}
+
+TEST(LinkLoad, OfOneRootIsThatOfTheDirectionItsLinkIsBusyIn) {
+  LinkShape shared = kShape;
+  shared.inter_of_node = true;
+  const std::vector<int> all = {0, 1, 2, 3};
+  for (const LinkShape& shape : {kShape, shared}) {
+    // Links between nodes, out of and into the root.
+    for (const auto& [kind, link] :
+         {std::pair(CollectiveKind::scatter, 1), std::pair(CollectiveKind::gather, 3)}) {
+      const LinkLoad load = load_of(shape, kind, 8000, all, kNodes);
+      const auto use = std::find_if(load.uses.begin(), load.uses.end(),
+                                    [&](const LinkUse& u) { return u.link == link; });
+      ASSERT_NE(use, load.uses.end());
+      EXPECT_NEAR(use->share * load.seconds, 2 * 2000 / 0.5e9, 1e-15) << name_of(kind);
+    }
+  }
 }
 
 // Ranks 0 and 1 each with a partner on the other node.
