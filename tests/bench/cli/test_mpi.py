@@ -172,7 +172,7 @@ def test_a_rank_that_is_stopped_is_named_as_silent(mpi, tmp_path):
 
 
 def test_a_rank_of_a_collective_that_is_stopped_is_named(mpi, tmp_path):
-    words = ["mesh=dp2", "mode=mpi", "size=1K", "iterations=1000000000", "time_cap=1000s", "timeout_s=1"]
+    words = ["mesh=dp2", "mode=mpi", "size=1K", "iterations=1000000000,1000000000", "time_cap=1000s", "timeout_s=1"]
     process, pids = started(mpi, tmp_path, 2, *words, verb="coll")
     os.kill(pids[1], signal.SIGSTOP)
     out, err = process.communicate(timeout=30)
