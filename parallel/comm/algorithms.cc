@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <tuple>
 #include <vector>
 
+#include "parallel/comm/arguments.h"
+#include "parallel/comm/bytes.h"
 #include "parallel/comm/reduce.h"
 #include "parallel/comm/step_runner.h"
 #include "parallel/comm/steps.h"
@@ -15,24 +16,6 @@
 
 namespace mb {
 namespace {
-
-std::byte* at(void* data, std::int64_t bytes) { return static_cast<std::byte*>(data) + bytes; }
-const std::byte* at(const void* data, std::int64_t bytes) {
-  return static_cast<const std::byte*>(data) + bytes;
-}
-void copy_bytes(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
-// Of a sum over `members`.
-void divide(void* data, std::int64_t count, DType type, int members) {
-  dispatch(type, ReduceOp::sum, [&](auto zero, auto) {
-    using T = decltype(zero);
-    auto* values = static_cast<T*>(data);
-    for (std::int64_t i = 0; i < count; ++i)
-      values[i] = T(divided(static_cast<Main<T>>(values[i]), members));
-  });
-}
 
 class AlgorithmComm final : public Comm {
  public:
@@ -61,7 +44,7 @@ class AlgorithmComm final : public Comm {
               int root) override {
     if (!has(CollectiveKind::reduce)) return comm_reduce(from, to, count, type, op, root);
     check_count("reduce", count);
-    check_root("reduce to", root);
+    check_root("", "reduce to", root, size());
     const StepList& list =
         steps(CollectiveKind::reduce, root, chunks_of(count * size_of(type), size()));
     const PartedVector vector{count, list.parts, type};
@@ -126,8 +109,8 @@ class AlgorithmComm final : public Comm {
     if (algorithm_ != Algorithm::direct) {
       comm_->all_to_all_v(from, send_counts, to, recv_counts, type);
     } else {
-      check_parts("send", send_counts);
-      check_parts("receive", recv_counts);
+      check_parts("", "send", send_counts, size());
+      check_parts("", "receive", recv_counts, size());
       exchange(from, send_counts, to, recv_counts, type);
     }
     const std::int64_t sent =
@@ -154,7 +137,7 @@ class AlgorithmComm final : public Comm {
       return carry(count, bytes);
     }
     check_count("broadcast", count);
-    check_root("broadcast from", root);
+    check_root("", "broadcast from", root, size());
     if (index() == root) copy_bytes(to, from, bytes);
     const StepList& list = steps(CollectiveKind::broadcast, root, chunks_of(bytes, size()));
     follow(list, {count, list.parts, type}, to, ReduceOp::sum);
@@ -168,7 +151,7 @@ class AlgorithmComm final : public Comm {
       return carry(size() * count_each, bytes);
     }
     check_count("gather", count_each);
-    check_root("gather to", root);
+    check_root("", "gather to", root, size());
     void* work = index() == root ? to : work_.of(bytes);
     copy_bytes(at(work, index() * each), from, each);
     follow(steps(CollectiveKind::gather, root), {size() * count_each, size(), type}, work,
@@ -183,7 +166,7 @@ class AlgorithmComm final : public Comm {
       return carry(size() * count_each, bytes);
     }
     check_count("scatter", count_each);
-    check_root("scatter from", root);
+    check_root("", "scatter from", root, size());
     // The root's list receives nothing.
     void* work = index() == root ? const_cast<void*>(from) : work_.of(bytes);
     follow(steps(CollectiveKind::scatter, root), {size() * count_each, size(), type}, work,
@@ -212,18 +195,6 @@ class AlgorithmComm final : public Comm {
     carry(count, count * size_of(type));
   }
 
-  static void check_count(std::string_view name, std::int64_t count) {
-    require(count >= 0, name, " wants a count of 0 or more, not ", count);
-  }
-  void check_root(std::string_view what, int root) const {
-    require(root >= 0 && root < size(), what, " member ", root, " of ", size());
-  }
-  void check_parts(std::string_view side, std::span<const std::int64_t> counts) const {
-    require(static_cast<int>(counts.size()) == size(), "all_to_all_v has ", counts.size(),
-            " counts to ", side, ", one for each of ", size(), " members wanted");
-    for (std::int64_t count : counts) check_count("all_to_all_v", count);
-  }
-
   const StepList& steps(CollectiveKind kind, int root = 0, int chunks = 1) {
     if (algorithm_ != Algorithm::ring) chunks = 1;
     const auto [entry, is_new] = lists_.try_emplace({kind, root, chunks});
@@ -236,7 +207,8 @@ class AlgorithmComm final : public Comm {
   }
   // What follow() has added up becomes the mean where that is asked for.
   void average(void* data, std::int64_t count, DType type, ReduceOp op) const {
-    if (op == ReduceOp::avg && algorithm_ != Algorithm::direct) divide(data, count, type, size());
+    if (op == ReduceOp::avg && algorithm_ != Algorithm::direct)
+      divide_all(data, count, type, size());
   }
 
   // Parts of any sizes, each straight to its member.

@@ -4,19 +4,14 @@
 #include <functional>
 #include <utility>
 
+#include "parallel/comm/arguments.h"
+#include "parallel/comm/bytes.h"
 #include "parallel/comm/gate.h"
 #include "parallel/comm/mpi_message.h"
 #include "parallel/comm/transfer.h"
 #include "workloads/base/error.h"
 
 namespace mb {
-namespace {
-
-std::byte* at(void* data, std::int64_t bytes) { return static_cast<std::byte*>(data) + bytes; }
-const std::byte* at(const void* data, std::int64_t bytes) {
-  return static_cast<const std::byte*>(data) + bytes;
-}
-}  // namespace
 
 struct MpiComm::Head {
   Call call = Call::barrier;
@@ -70,7 +65,7 @@ void MpiComm::post_heads(const Entry& mine) {
     head = {mine.call, mine.type, mine.op, mine.root, mine.count, outs_[k].bytes, ins_[k].bytes};
     if (k == index_) continue;
     const std::int64_t rides = outs_[k].bytes <= small_bytes ? outs_[k].bytes : 0;
-    copy(sent_[k].part, outs_[k].data, rides);
+    copy_bytes(sent_[k].part, outs_[k].data, rides);
     link_.recv(&received_[k], sizeof(Slot), k, kHead, group_, requests_);
     link_.send(&sent_[k], static_cast<std::int64_t>(sizeof(Head)) + rides, k, kHead, group_,
                requests_);
@@ -132,9 +127,9 @@ void MpiComm::exchange(const Entry& mine) {
   for (int k = 0; k < size(); ++k) {
     if (!ins_[k].data) continue;
     if (k == index_) {
-      copy(ins_[k].data, outs_[k].data, ins_[k].bytes);
+      copy_bytes(ins_[k].data, outs_[k].data, ins_[k].bytes);
     } else if (ins_[k].bytes <= small_bytes) {
-      copy(ins_[k].data, received_[k].part, ins_[k].bytes);
+      copy_bytes(ins_[k].data, received_[k].part, ins_[k].bytes);
     }
   }
 }
@@ -148,7 +143,7 @@ const void* MpiComm::brought(int member, const void* own) const {
 void MpiComm::reduce_brought(const void* own, void* to, std::int64_t count, DType type,
                              ReduceOp op) {
   for (int k = 0; k < size(); ++k) sources_[k] = brought(k, own);
-  if (size() == 1) return copy(to, own, count * size_of(type));
+  if (size() == 1) return copy_bytes(to, own, count * size_of(type));
   const Target target[] = {{to, Stores::ordinary}};
   transfers().reduce[static_cast<int>(type)][static_cast<int>(op)](sources_, {target, 1}, count);
 }
@@ -188,7 +183,7 @@ void MpiComm::all_reduce(const void* from, void* to, std::int64_t count, DType t
       .call = Call::all_reduce, .type = type, .op = op, .count = count, .from = from};
   clear_parts();
   if (size() == 1) {
-    copy(to, from, bytes);
+    copy_bytes(to, from, bytes);
   } else if (bytes <= small_bytes) {
     for (int k = 0; k < size(); ++k) {
       outs_[k] = {from, bytes};
@@ -213,7 +208,7 @@ void MpiComm::reduce(const void* from, void* to, std::int64_t count, DType type,
                      int root) {
   link_.enter();
   check_count("reduce", count);
-  check_root("reduce to", root);
+  check_root(name_, "reduce to", root, size());
   const std::int64_t bytes = count * size_of(type);
   const Entry mine = {
       .call = Call::reduce, .type = type, .op = op, .root = root, .count = count, .from = from};
@@ -282,8 +277,8 @@ void MpiComm::all_to_all(const void* from, void* to, std::int64_t count_each, DT
 void MpiComm::all_to_all_v(const void* from, std::span<const std::int64_t> send_counts, void* to,
                            std::span<const std::int64_t> recv_counts, DType type) {
   link_.enter();
-  check_parts("send", send_counts);
-  check_parts("receive", recv_counts);
+  check_parts(name_, "send", send_counts, size());
+  check_parts(name_, "receive", recv_counts, size());
   const int width = size_of(type);
   std::int64_t sent = 0;
   for (int k = 0; k < size(); ++k) {
@@ -311,7 +306,7 @@ void MpiComm::shift(const void* from, void* to, std::int64_t count, DType type) 
 void MpiComm::broadcast(const void* from, void* to, std::int64_t count, DType type, int root) {
   link_.enter();
   check_count("broadcast", count);
-  check_root("broadcast from", root);
+  check_root(name_, "broadcast from", root, size());
   const std::int64_t bytes = count * size_of(type);
   clear_parts();
   for (int k = 0; index_ == root && k < size(); ++k) outs_[k] = {from, bytes};
@@ -323,7 +318,7 @@ void MpiComm::broadcast(const void* from, void* to, std::int64_t count, DType ty
 void MpiComm::gather(const void* from, void* to, std::int64_t count_each, DType type, int root) {
   link_.enter();
   check_count("gather", count_each);
-  check_root("gather to", root);
+  check_root(name_, "gather to", root, size());
   const std::int64_t bytes = count_each * size_of(type);
   clear_parts();
   outs_[root] = {from, bytes};
@@ -335,7 +330,7 @@ void MpiComm::gather(const void* from, void* to, std::int64_t count_each, DType 
 void MpiComm::scatter(const void* from, void* to, std::int64_t count_each, DType type, int root) {
   link_.enter();
   check_count("scatter", count_each);
-  check_root("scatter from", root);
+  check_root(name_, "scatter from", root, size());
   const std::int64_t bytes = count_each * size_of(type);
   clear_parts();
   for (int k = 0; index_ == root && k < size(); ++k) outs_[k] = {at(from, k * bytes), bytes};
@@ -351,18 +346,5 @@ void MpiComm::barrier() {
 }
 
 // --- what may be wrong with arguments -----------------------------------------------------------
-
-void MpiComm::check_count(const char* name, std::int64_t count) const {
-  require(count >= 0, name, " wants a count of 0 or more, not ", count);
-}
-void MpiComm::check_root(const char* what, int root) const {
-  require(root >= 0 && root < size(), "group ", name_, ": ", what, " member ", root, " of ",
-          size());
-}
-void MpiComm::check_parts(const char* side, std::span<const std::int64_t> counts) const {
-  require(static_cast<int>(counts.size()) == size(), "group ", name_, ": all_to_all_v has ",
-          counts.size(), " counts to ", side, ", one for each of ", size(), " members wanted");
-  for (const std::int64_t count : counts) check_count("all_to_all_v", count);
-}
 
 }  // namespace mb

@@ -51,10 +51,6 @@ class MpiComm : public Comm {
   void recv_now(void* data, std::int64_t bytes, int peer);
 
  protected:
-  void check_count(const char* name, std::int64_t count) const;
-  void check_root(const char* what, int root) const;
-  void check_parts(const char* side, std::span<const std::int64_t> counts) const;
-
   const MpiLink& link_;
   const std::string name_;
   const std::vector<int> members_;
@@ -65,6 +61,7 @@ class MpiComm : public Comm {
   struct Head;
   struct Slot;
   class Outgoing;
+  class Incoming;
   // What goes to each member and comes from it, the member itself included. A small part that has
   // no place to come to stays in its slot.
   struct Out {
@@ -86,7 +83,6 @@ class MpiComm : public Comm {
   void reduce_brought(const void* own, void* to, std::int64_t count, DType type, ReduceOp op);
   void reduce_parts(const Entry& mine, void* to);
   std::int64_t part_begin(int member, std::int64_t count, DType type) const;
-  void check_peer(int peer) const;
   std::string unequal(std::int64_t sent, int sender, std::int64_t wanted, int receiver) const;
 
   std::vector<Out> outs_;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 namespace mb {
 
@@ -10,9 +9,5 @@ namespace mb {
 inline constexpr std::int64_t small_bytes = 2 << 10;
 
 enum MpiTag : int { kHead, kParts, kSend, kAnswer, kSendBytes, kNow };
-
-inline void copy(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
 
 }  // namespace mb

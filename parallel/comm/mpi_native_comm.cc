@@ -1,6 +1,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "parallel/comm/arguments.h"
 #include "parallel/comm/mpi_comm.h"
 #include "parallel/comm/reduce.h"
 #include "workloads/base/error.h"
@@ -17,18 +18,18 @@ class NativeMpiComm final : public MpiComm {
                   ReduceOp op) override {
     check_count("all_reduce", count);
     call("MPI_Allreduce", &MpiFunctions::all_reduce, from, to, count, type, op);
-    if (op == ReduceOp::avg) divide(to, count, type);
+    if (op == ReduceOp::avg) divide_all(to, count, type, size());
     carry(count, count * size_of(type));
   }
   void reduce(const void* from, void* to, std::int64_t count, DType type, ReduceOp op,
               int root) override {
     check_count("reduce", count);
-    check_root("reduce to", root);
+    check_root(name_, "reduce to", root, size());
     const std::int64_t bytes = count * size_of(type);
     // Not MPI_IN_PLACE, which MPICH 4.0 fails on from some 2 KiB on.
     if (index() == root && from == to && bytes > 0) from = std::memcpy(scratch(bytes), from, bytes);
     call("MPI_Reduce", &MpiFunctions::reduce, from, to, count, type, op, root);
-    if (op == ReduceOp::avg && index() == root) divide(to, count, type);
+    if (op == ReduceOp::avg && index() == root) divide_all(to, count, type, size());
     carry(count, bytes);
   }
   void all_gather(const void* from, void* to, std::int64_t count_each, DType type) override {
@@ -46,7 +47,7 @@ class NativeMpiComm final : public MpiComm {
     call("MPI_Reduce_scatter_block", &MpiFunctions::reduce_scatter, from, result, count_each, type,
          op);
     if (in_place && bytes > 0) std::memcpy(to, result, bytes);
-    if (op == ReduceOp::avg) divide(to, count_each, type);
+    if (op == ReduceOp::avg) divide_all(to, count_each, type, size());
     carry(size() * count_each, size() * bytes);
   }
   void all_to_all(const void* from, void* to, std::int64_t count_each, DType type) override {
@@ -56,8 +57,8 @@ class NativeMpiComm final : public MpiComm {
   }
   void all_to_all_v(const void* from, std::span<const std::int64_t> send_counts, void* to,
                     std::span<const std::int64_t> recv_counts, DType type) override {
-    check_parts("send", send_counts);
-    check_parts("receive", recv_counts);
+    check_parts(name_, "send", send_counts, size());
+    check_parts(name_, "receive", recv_counts, size());
     call("MPI_Alltoallv", &MpiFunctions::all_to_all_v, from, send_counts.data(), to,
          recv_counts.data(), type);
     const std::int64_t sent =
@@ -72,7 +73,7 @@ class NativeMpiComm final : public MpiComm {
   }
   void broadcast(const void* from, void* to, std::int64_t count, DType type, int root) override {
     check_count("broadcast", count);
-    check_root("broadcast from", root);
+    check_root(name_, "broadcast from", root, size());
     const std::int64_t bytes = count * size_of(type);
     if (index() == root && from != to && bytes > 0) std::memcpy(to, from, bytes);
     call("MPI_Bcast", &MpiFunctions::broadcast, to, count, type, root);
@@ -80,13 +81,13 @@ class NativeMpiComm final : public MpiComm {
   }
   void gather(const void* from, void* to, std::int64_t count_each, DType type, int root) override {
     check_count("gather", count_each);
-    check_root("gather to", root);
+    check_root(name_, "gather to", root, size());
     call("MPI_Gather", &MpiFunctions::gather, from, to, count_each, type, root);
     carry(size() * count_each, size() * count_each * size_of(type));
   }
   void scatter(const void* from, void* to, std::int64_t count_each, DType type, int root) override {
     check_count("scatter", count_each);
-    check_root("scatter from", root);
+    check_root(name_, "scatter from", root, size());
     call("MPI_Scatter", &MpiFunctions::scatter, from, to, count_each, type, root);
     carry(size() * count_each, size() * count_each * size_of(type));
   }
@@ -105,16 +106,6 @@ class NativeMpiComm final : public MpiComm {
   void* scratch(std::int64_t bytes) {
     if (static_cast<std::int64_t>(scratch_.size()) < bytes) scratch_.resize(bytes);
     return scratch_.data();
-  }
-
-  void divide(void* data, std::int64_t count, DType type) const {
-    dispatch(type, ReduceOp::sum, [&](auto zero, auto) {
-      using T = decltype(zero);
-      auto* values = static_cast<T*>(data);
-      const auto members = static_cast<Main<T>>(size());
-      for (std::int64_t i = 0; i < count; ++i)
-        values[i] = static_cast<T>(static_cast<Main<T>>(values[i]) / members);
-    });
   }
 
   std::vector<std::byte> scratch_;

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/comm/arguments.h"
+#include "parallel/comm/bytes.h"
 #include "parallel/comm/mpi_comm.h"
 #include "parallel/comm/mpi_message.h"
 #include "workloads/base/error.h"
@@ -28,7 +30,7 @@ class MpiComm::Outgoing {
       : comm_(comm), data_(data), bytes_(bytes), peer_(peer) {
     slot_.head.bytes = bytes;
     const std::int64_t rides = bytes <= small_bytes ? bytes : 0;
-    copy(slot_.part, data, rides);
+    copy_bytes(slot_.part, data, rides);
     comm.link_.recv(&wanted_, sizeof wanted_, peer, kAnswer, comm.group_, requests_);
     comm.link_.send(&slot_, static_cast<std::int64_t>(sizeof(SendHead)) + rides, peer, kSend,
                     comm.group_, requests_);
@@ -55,10 +57,36 @@ class MpiComm::Outgoing {
   std::vector<MpiHandle> requests_;
 };
 
-void MpiComm::check_peer(int peer) const {
-  require(peer >= 0 && peer < size() && peer != index_, "group ", name_, ": member ", index_,
-          " of ", size(), " cannot exchange with ", peer);
-}
+// The receiver's side of that.
+class MpiComm::Incoming {
+ public:
+  Incoming(const MpiComm& comm, void* data, std::int64_t bytes, int peer)
+      : comm_(comm), data_(data), bytes_(bytes), peer_(peer) {
+    comm.link_.recv(&slot_, sizeof slot_, peer, kSend, comm.group_, requests_);
+  }
+
+  // Waits for the sender, and answers; posts what is to follow and appends it to `requests`.
+  void answer(std::vector<MpiHandle>& requests) {
+    comm_.link_.wait(requests_, Waiting::member);
+    comm_.link_.send(&bytes_, sizeof bytes_, peer_, kAnswer, comm_.group_, requests);
+    if (slot_.head.bytes == bytes_ && bytes_ > small_bytes)
+      comm_.link_.recv(data_, bytes_, peer_, kSendBytes, comm_.group_, requests);
+  }
+  // Once all has come. Throws Error if the sender has another size.
+  void take() const {
+    require(slot_.head.bytes == bytes_,
+            comm_.unequal(slot_.head.bytes, peer_, bytes_, comm_.index_));
+    if (bytes_ <= small_bytes) copy_bytes(data_, slot_.part, bytes_);
+  }
+
+ private:
+  const MpiComm& comm_;
+  void* data_;
+  const std::int64_t bytes_;
+  const int peer_;
+  SendSlot slot_;
+  std::vector<MpiHandle> requests_;
+};
 
 std::string MpiComm::unequal(std::int64_t sent, int sender, std::int64_t wanted,
                              int receiver) const {
@@ -68,7 +96,7 @@ std::string MpiComm::unequal(std::int64_t sent, int sender, std::int64_t wanted,
 
 void MpiComm::send(const void* data, std::int64_t bytes, int peer) {
   link_.enter();
-  check_peer(peer);
+  check_peer(name_, peer, index_, size());
   Outgoing outgoing(*this, data, bytes, peer);
   std::vector<MpiHandle> requests;
   outgoing.follow(requests);
@@ -79,18 +107,12 @@ void MpiComm::send(const void* data, std::int64_t bytes, int peer) {
 
 void MpiComm::recv(void* data, std::int64_t bytes, int peer) {
   link_.enter();
-  check_peer(peer);
-  SendSlot slot;
+  check_peer(name_, peer, index_, size());
+  Incoming incoming(*this, data, bytes, peer);
   std::vector<MpiHandle> requests;
-  link_.recv(&slot, sizeof slot, peer, kSend, group_, requests);
-  link_.wait(requests, Waiting::member);
-  requests.clear();
-  link_.send(&bytes, sizeof bytes, peer, kAnswer, group_, requests);
-  const bool equal = slot.head.bytes == bytes;
-  if (equal && bytes > small_bytes) link_.recv(data, bytes, peer, kSendBytes, group_, requests);
+  incoming.answer(requests);
   link_.wait(requests, Waiting::bytes);
-  require(equal, unequal(slot.head.bytes, peer, bytes, index_));
-  if (bytes <= small_bytes) copy(data, slot.part, bytes);
+  incoming.take();
 }
 
 void MpiComm::send_recv(const void* data, std::int64_t bytes, int to, void* into,
@@ -99,26 +121,19 @@ void MpiComm::send_recv(const void* data, std::int64_t bytes, int to, void* into
   if (to == index_ && from == index_) {
     require(bytes == into_bytes, "group ", name_, ": send of ", bytes, " bytes on rank ",
             members_[index_], " meets its own receive of ", into_bytes, " bytes");
-    copy(into, data, bytes);
+    copy_bytes(into, data, bytes);
     return carry(0, bytes);
   }
-  check_peer(to);
-  check_peer(from);
+  check_peer(name_, to, index_, size());
+  check_peer(name_, from, index_, size());
   Outgoing outgoing(*this, data, bytes, to);
-  SendSlot slot;
+  Incoming incoming(*this, into, into_bytes, from);
   std::vector<MpiHandle> requests;
-  link_.recv(&slot, sizeof slot, from, kSend, group_, requests);
-  link_.wait(requests, Waiting::member);
-  requests.clear();
-  link_.send(&into_bytes, sizeof into_bytes, from, kAnswer, group_, requests);
-  const bool equal = slot.head.bytes == into_bytes;
-  if (equal && into_bytes > small_bytes)
-    link_.recv(into, into_bytes, from, kSendBytes, group_, requests);
+  incoming.answer(requests);
   outgoing.follow(requests);
   link_.wait(requests, Waiting::bytes);
   outgoing.check();
-  require(equal, unequal(slot.head.bytes, from, into_bytes, index_));
-  if (into_bytes <= small_bytes) copy(into, slot.part, into_bytes);
+  incoming.take();
   carry(0, bytes);
 }
 

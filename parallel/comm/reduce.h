@@ -184,4 +184,14 @@ constexpr void dispatch(DType type, ReduceOp op, Fn fn) {
 }
 
 }  // namespace
+// Sums over `members`, in place, to their means.
+inline void divide_all(void* data, std::int64_t count, DType type, int members) {
+  dispatch(type, ReduceOp::sum, [&](auto zero, auto) {
+    using T = decltype(zero);
+    auto* values = static_cast<T*>(data);
+    for (std::int64_t i = 0; i < count; ++i)
+      values[i] = T(divided(static_cast<Main<T>>(values[i]), members));
+  });
+}
+
 }  // namespace mb

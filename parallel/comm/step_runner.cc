@@ -3,18 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "parallel/comm/bytes.h"
 #include "parallel/comm/reduce.h"
 
 namespace mb {
 namespace {
-
-std::byte* at(void* data, std::int64_t bytes) { return static_cast<std::byte*>(data) + bytes; }
-const std::byte* at(const void* data, std::int64_t bytes) {
-  return static_cast<const std::byte*>(data) + bytes;
-}
-void copy_bytes(void* to, const void* from, std::int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
 
 // Elements [first, last) of what `runs` hold, piece by piece: fn(byte in the vector, byte from
 // `first` on, elements).

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "parallel/comm/arguments.h"
 #include "parallel/comm/thread_group.h"
 #include "parallel/comm/thread_member.h"
 #include "workloads/base/rng.h"
@@ -52,7 +53,7 @@ class ThreadComm final : public Comm, private ThreadMember {
               int root) override {
     dawdle();
     check_count("reduce", count);
-    check_root("reduce to", root);
+    check_root(group_->name, "reduce to", root, size());
     const std::int64_t bytes = count * size_of(type);
     exchange({.call = Call::reduce,
               .type = type,
@@ -115,8 +116,8 @@ class ThreadComm final : public Comm, private ThreadMember {
   void all_to_all_v(const void* from, std::span<const std::int64_t> send_counts, void* to,
                     std::span<const std::int64_t> recv_counts, DType type) override {
     dawdle();
-    check_parts("send", send_counts);
-    check_parts("receive", recv_counts);
+    check_parts(group_->name, "send", send_counts, size());
+    check_parts(group_->name, "receive", recv_counts, size());
     std::exclusive_scan(send_counts.begin(), send_counts.end(), begin_.begin(), std::int64_t{0});
     std::string unequal;
     exchange({.call = Call::all_to_all_v,
@@ -151,7 +152,7 @@ class ThreadComm final : public Comm, private ThreadMember {
   void broadcast(const void* from, void* to, std::int64_t count, DType type, int root) override {
     dawdle();
     check_count("broadcast", count);
-    check_root("broadcast from", root);
+    check_root(group_->name, "broadcast from", root, size());
     const std::int64_t bytes = count * size_of(type);
     exchange({.call = Call::broadcast,
               .type = type,
@@ -174,7 +175,7 @@ class ThreadComm final : public Comm, private ThreadMember {
   void gather(const void* from, void* to, std::int64_t count_each, DType type, int root) override {
     dawdle();
     check_count("gather", count_each);
-    check_root("gather to", root);
+    check_root(group_->name, "gather to", root, size());
     const std::int64_t bytes = count_each * size_of(type);
     exchange({.call = Call::gather,
               .type = type,
@@ -193,7 +194,7 @@ class ThreadComm final : public Comm, private ThreadMember {
   void scatter(const void* from, void* to, std::int64_t count_each, DType type, int root) override {
     dawdle();
     check_count("scatter", count_each);
-    check_root("scatter from", root);
+    check_root(group_->name, "scatter from", root, size());
     const std::int64_t each = count_each * size_of(type), bytes = size() * each;
     exchange({.call = Call::scatter, .type = type, .root = root, .count = count_each, .from = from},
              bytes, index_ == root ? bytes : 0, [&](bool) {
@@ -291,20 +292,6 @@ class ThreadComm final : public Comm, private ThreadMember {
     std::this_thread::sleep_for(std::chrono::microseconds(draw % (delays_.most_us + 1)));
   }
 
-  static void check_count(std::string_view name, std::int64_t count) {
-    require(count >= 0, name, " wants a count of 0 or more, not ", count);
-  }
-  void check_root(std::string_view what, int root) const {
-    require(root >= 0 && root < size(), "group ", group_->name, ": ", what, " member ", root,
-            " of ", size());
-  }
-  void check_parts(std::string_view side, std::span<const std::int64_t> counts) const {
-    require(static_cast<int>(counts.size()) == size(), "group ", group_->name,
-            ": all_to_all_v has ", counts.size(), " counts to ", side, ", one for each of ", size(),
-            " members wanted");
-    for (std::int64_t count : counts) check_count("all_to_all_v", count);
-  }
-
   // What is wrong with the sizes that two members gave for one part of an all_to_all_v; "" if
   // nothing is.
   std::string disagreement(int sender, int receiver) {
@@ -328,8 +315,7 @@ class ThreadComm final : public Comm, private ThreadMember {
 
   Channel& channel_between(int sender, int receiver) {
     const int peer = sender == index_ ? receiver : sender;
-    require(peer >= 0 && peer < size() && peer != index_, "group ", group_->name, ": member ",
-            index_, " of ", size(), " cannot exchange with ", peer);
+    check_peer(group_->name, peer, index_, size());
     return group_->channels[sender * size() + receiver];
   }
 

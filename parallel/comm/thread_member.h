@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/bytes.h"
 #include "parallel/comm/thread_group.h"
 #include "parallel/comm/transfer.h"
 
@@ -33,12 +34,6 @@ class ThreadMember {
 
   int members() const { return static_cast<int>(group_->members.size()); }
 
-  static std::byte* at(void* data, std::int64_t bytes) {
-    return static_cast<std::byte*>(data) + bytes;
-  }
-  static const std::byte* at(const void* data, std::int64_t bytes) {
-    return static_cast<const std::byte*>(data) + bytes;
-  }
   static Stores stores_for(std::int64_t touched_bytes) {
     return touched_bytes > cached_bytes ? Stores::streaming : Stores::ordinary;
   }
