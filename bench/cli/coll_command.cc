@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <memory>
 
 #include "bench/cli/coll_case.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/interrupt.h"
 #include "bench/cli/outputs.h"
 #include "bench/cli/ranks.h"
 #include "bench/coll/fit.h"
@@ -28,15 +28,13 @@ struct Flags {
   bool json = false, explain = false, matrix = false, raw = false;
 };
 
-volatile std::sig_atomic_t interrupted = 0;
-
 // Measures points, or in mode=sim predicts them.
 class Source {
  public:
   Source(const CollCase& c, const std::vector<Point>& points) : case_(c) {
     if (c.mode == Mode::sim) return;
     world_.emplace(c.mode, c.mesh, c.link);
-    runner_ = std::make_unique<CollRunner>(**world_, c, points, [] { return interrupted != 0; });
+    runner_ = std::make_unique<CollRunner>(**world_, c, points, &Interrupts::interrupted);
   }
 
   bool prints() { return !world_ || (**world_).local_ranks().front() == 0; }
@@ -273,22 +271,14 @@ void run(const Flags& flags) {
   } catch (const Error& error) {
     throw Exit(kExitNoData, error.what());
   }
-  // mpirun passes an interrupt on as SIGTERM.
-  for (const int signal : {SIGINT, SIGTERM}) {
-    std::signal(signal, [](int again) {
-      interrupted = 1;
-      std::signal(again, SIG_DFL);  // a second one ends the program at once
-    });
-  }
   if (sink && flags.explain) sink->print(explanation(c, around));
   bool whole = true;
-  if (matrix) {
-    whole = run_matrix(*matrix, source, sink ? &*sink : nullptr);
-  } else {
-    for (std::size_t t = 0; t < tables.size() && whole; ++t)
+  {
+    const Interrupts interrupts;
+    if (matrix) whole = run_matrix(*matrix, source, sink ? &*sink : nullptr);
+    for (std::size_t t = 0; !matrix && t < tables.size() && whole; ++t)
       whole = run_table(c, tables[t], source, sink ? &*sink : nullptr, around);
   }
-  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   if (sink) finish(c, flags, *sink, whole);
   if (!whole)
     throw Exit(kExitInterrupted,

@@ -2,11 +2,11 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <optional>
 
 #include "bench/cli/case_params.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/interrupt.h"
 #include "bench/cli/measure.h"
 #include "bench/cli/outputs.h"
 #include "bench/cli/peak.h"
@@ -27,8 +27,6 @@ struct Flags {
   std::string out, trace, timeline;
   bool json = false, quiet = false, no_progress = false;
 };
-
-volatile std::sig_atomic_t interrupted = 0;
 
 // A line that is drawn over and over on a terminal; elsewhere one line at most every 30 s.
 class ProgressLine {
@@ -53,7 +51,7 @@ class ProgressLine {
       std::fflush(stderr);
       last_ = now;
     }
-    return !interrupted;
+    return !Interrupts::interrupted();
   }
 
  private:
@@ -136,6 +134,13 @@ void write_outputs(const Flags& flags, const Measured& measured, const Json& row
   if (flags.json || flags.out == "-") fmt::print("{}\n", row.dump(2));
 }
 
+Measured measure_until_interrupted(const Case& c, const Flags& flags) {
+  const Interrupts interrupts(
+      reports() ? "\nmeshbench: stopping after this step; interrupt again to stop at once\n" : "");
+  ProgressLine progress(reports() && !flags.no_progress && !flags.quiet);
+  return measure(c, [&](int done, int total) { return progress(done, total); });
+}
+
 void run(const Flags& flags, bool virtual_time) {
   std::vector<std::string> words = flags.words;
   if (virtual_time) words.push_back("mode=sim");
@@ -143,16 +148,7 @@ void run(const Flags& flags, bool virtual_time) {
   if (reports()) check_places(flags);
 
   const Peak peak = reports() ? peak_of(c) : Peak{};
-  std::signal(SIGINT, [](int) {
-    interrupted = 1;
-    std::signal(SIGINT, SIG_DFL);  // a second one ends the program at once
-    constexpr char kHint[] =
-        "\nmeshbench: stopping after this step; interrupt again to stop at once\n";
-    [[maybe_unused]] const auto written = write(STDERR_FILENO, kHint, sizeof kHint - 1);
-  });
-  ProgressLine progress(reports() && !flags.no_progress && !flags.quiet);
-  const Measured measured = measure(c, [&](int done, int total) { return progress(done, total); });
-  std::signal(SIGINT, SIG_DFL);
+  const Measured measured = measure_until_interrupted(c, flags);
   if (!reports()) return;
 
   const StepShape shape{c.model, c.mesh, c.options};
