@@ -359,4 +359,43 @@ inline void exercise_pairwise(Comm& comm, std::int64_t count, int salt) {
   });
 }
 
+// The same buffers over and over: a member that is late must not find the next call's data.
+inline void reuse_buffers(Comm& comm, int count) {
+  const int me = comm.index(), n = comm.size(), sum = n * (n - 1) / 2;
+  std::vector<std::int32_t> a(n * count), b(n * count);
+  for (int call = 0; call < 60; ++call) {
+    std::fill(a.begin(), a.end(), call + 1000 * me);
+    comm.shift(a.data(), b.data(), count, DType::int32);
+    ASSERT_EQ(b[count - 1], call + 1000 * ((me + n - 1) % n));
+    comm.all_to_all(a.data(), b.data(), count, DType::int32);
+    for (int k = 0; k < n; ++k) ASSERT_EQ(b[k * count], call + 1000 * k);
+    comm.reduce_scatter(a.data(), a.data() + me * count, count, DType::int32, ReduceOp::sum);
+    ASSERT_EQ(a[me * count + count - 1], n * call + 1000 * sum);
+    comm.all_gather(a.data() + me * count, a.data(), count, DType::int32);
+    for (int k = 0; k < n; ++k) ASSERT_EQ(a[k * count], n * call + 1000 * sum);
+    comm.broadcast(b.data(), count, DType::int32, call % n);
+    comm.all_reduce(a.data(), n * count, DType::int32, ReduceOp::max);
+    ASSERT_EQ(a.back(), n * call + 1000 * sum);
+    comm.barrier();
+  }
+}
+
+// Messages of changing sizes between two members keep their order and bytes.
+inline void ping_pong(Comm& comm, int rounds) {
+  std::vector<int> data(4000);
+  for (int round = 0; round < rounds; ++round) {
+    const std::int64_t bytes = (round * 37 % 4000) * 4;
+    if (comm.index() == 0) {
+      std::iota(data.begin(), data.end(), round);
+      comm.send(data.data(), bytes, 1);
+      comm.recv(data.data(), bytes, 1);
+      for (int i = 0; i < bytes / 4; ++i) ASSERT_EQ(data[i], 2 * (round + i));
+    } else {
+      comm.recv(data.data(), bytes, 0);
+      for (int i = 0; i < bytes / 4; ++i) data[i] *= 2;
+      comm.send(data.data(), bytes, 0);
+    }
+  }
+}
+
 }  // namespace mb::test

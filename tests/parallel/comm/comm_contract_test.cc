@@ -93,30 +93,10 @@ TEST(EveryKindOfAllGroups, RunsInRowsColumnsAndPartsOfAMesh) {
   });
 }
 
-// The same buffers over and over: a member that is late must not find the next call's data.
 TEST(EveryKindOfAllGroups, LetsBuffersBeUsedAgainAtOnce) {
-  const int n = launched() ? launched()->size() : 4;
-  for (const int count : {5, 2000}) {
-    in_group(n, [&](Comm& comm) {
-      const int me = comm.index(), sum = n * (n - 1) / 2;
-      std::vector<std::int32_t> a(n * count), b(n * count);
-      for (int call = 0; call < 60; ++call) {
-        std::fill(a.begin(), a.end(), call + 1000 * me);
-        comm.shift(a.data(), b.data(), count, DType::int32);
-        ASSERT_EQ(b[count - 1], call + 1000 * ((me + n - 1) % n));
-        comm.all_to_all(a.data(), b.data(), count, DType::int32);
-        for (int k = 0; k < n; ++k) ASSERT_EQ(b[k * count], call + 1000 * k);
-        comm.reduce_scatter(a.data(), a.data() + me * count, count, DType::int32, ReduceOp::sum);
-        ASSERT_EQ(a[me * count + count - 1], n * call + 1000 * sum);
-        comm.all_gather(a.data() + me * count, a.data(), count, DType::int32);
-        for (int k = 0; k < n; ++k) ASSERT_EQ(a[k * count], n * call + 1000 * sum);
-        comm.broadcast(b.data(), count, DType::int32, call % n);
-        comm.all_reduce(a.data(), n * count, DType::int32, ReduceOp::max);
-        ASSERT_EQ(a.back(), n * call + 1000 * sum);
-        comm.barrier();
-      }
-    });
-  }
+  for (const int count : {5, 2000})
+    in_group(launched() ? launched()->size() : 4,
+             [&](Comm& comm) { test::reuse_buffers(comm, count); });
 }
 
 TEST(Carried, CountsTheFullVector) {
@@ -209,6 +189,14 @@ TEST(Arguments, ThatDoNotFitTheGroupAreRefused) {
               "all_gather wants a count of 0 or more, not -1");
     EXPECT_EQ(message_of([&] { comm.broadcast(&x, 1, DType::fp32, 1); }),
               "group g: broadcast from member 1 of 1");
+    EXPECT_EQ(message_of([&] { comm.reduce(&x, &x, 1, DType::fp32, ReduceOp::sum, -1); }),
+              "group g: reduce to member -1 of 1");
+    EXPECT_EQ(message_of([&] { comm.gather(&x, &x, 1, DType::fp32, 2); }),
+              "group g: gather to member 2 of 1");
+    EXPECT_EQ(message_of([&] { comm.scatter(&x, &x, 1, DType::fp32, 1); }),
+              "group g: scatter from member 1 of 1");
+    EXPECT_EQ(message_of([&] { comm.scatter(&x, &x, -2, DType::fp32, 0); }),
+              "scatter wants a count of 0 or more, not -2");
     EXPECT_EQ(message_of([&] { comm.all_to_all_v(&x, one, &x, two, DType::fp32); }),
               "group g: all_to_all_v has 2 counts to receive, one for each of 1 members wanted");
     EXPECT_EQ(message_of([&] { comm.all_to_all_v(&x, negative, &x, one, DType::fp32); }),
@@ -231,22 +219,7 @@ TEST(Groups, OfRanksThatThereAreNotAreRefused) {
 }
 
 TEST(Messages, KeepOrderAndSizesInPingPong) {
-  in_group(2, [](Comm& comm) {
-    std::vector<int> data(4000);
-    for (int round = 0; round < 200; ++round) {
-      const std::int64_t bytes = (round * 37 % 4000) * 4;
-      if (comm.index() == 0) {
-        std::iota(data.begin(), data.end(), round);
-        comm.send(data.data(), bytes, 1);
-        comm.recv(data.data(), bytes, 1);
-        for (int i = 0; i < bytes / 4; ++i) ASSERT_EQ(data[i], 2 * (round + i));
-      } else {
-        comm.recv(data.data(), bytes, 0);
-        for (int i = 0; i < bytes / 4; ++i) data[i] *= 2;
-        comm.send(data.data(), bytes, 0);
-      }
-    }
-  });
+  in_group(2, [](Comm& comm) { test::ping_pong(comm, 200); });
 }
 
 TEST(Messages, OfBothDirectionsAtOnceGoRoundARing) {

@@ -112,29 +112,6 @@ TEST(Mismatch, OfOnePartOfAnAllToAllVIsToldToItsTwoMembers) {
             (std::vector<std::string>{"no Error", message, message}));
 }
 
-TEST(Mismatch, OfArgumentsWithTheGroupIsRefused) {
-  in_group(1, [](Comm& comm) {
-    float x = 0;
-    const std::vector<std::int64_t> one = {1}, two = {1, 1}, negative = {-1};
-    EXPECT_EQ(message_of([&] { comm.all_gather(&x, &x, -1, DType::fp32); }),
-              "all_gather wants a count of 0 or more, not -1");
-    EXPECT_EQ(message_of([&] { comm.broadcast(&x, 1, DType::fp32, 1); }),
-              "group g: broadcast from member 1 of 1");
-    EXPECT_EQ(message_of([&] { comm.reduce(&x, &x, 1, DType::fp32, ReduceOp::sum, -1); }),
-              "group g: reduce to member -1 of 1");
-    EXPECT_EQ(message_of([&] { comm.gather(&x, &x, 1, DType::fp32, 2); }),
-              "group g: gather to member 2 of 1");
-    EXPECT_EQ(message_of([&] { comm.scatter(&x, &x, 1, DType::fp32, 1); }),
-              "group g: scatter from member 1 of 1");
-    EXPECT_EQ(message_of([&] { comm.scatter(&x, &x, -2, DType::fp32, 0); }),
-              "scatter wants a count of 0 or more, not -2");
-    EXPECT_EQ(message_of([&] { comm.all_to_all_v(&x, one, &x, two, DType::fp32); }),
-              "group g: all_to_all_v has 2 counts to receive, one for each of 1 members wanted");
-    EXPECT_EQ(message_of([&] { comm.all_to_all_v(&x, negative, &x, one, DType::fp32); }),
-              "all_to_all_v wants a count of 0 or more, not -1");
-  });
-}
-
 // One member of three waits in `call`; whether the abort comes before, at or after its start is
 // left to chance.
 void expect_abort_wakes(const std::function<void(Comm&)>& call) {

@@ -6,6 +6,7 @@
 
 #include "parallel/comm/comm.h"
 #include "tests/parallel/comm/thread_fixture.h"
+#include "tests/support/comm_contract.h"
 #include "tests/support/error.h"
 
 namespace mb {
@@ -14,22 +15,7 @@ namespace {
 using namespace test;
 
 TEST(SendRecv, PingPongKeepsOrderAndSizes) {
-  in_group(2, [](Comm& comm) {
-    std::vector<int> data(4000);
-    for (int round = 0; round < 500; ++round) {
-      const std::int64_t bytes = (round * 37 % 4000) * 4;
-      if (comm.index() == 0) {
-        std::iota(data.begin(), data.end(), round);
-        comm.send(data.data(), bytes, 1);
-        comm.recv(data.data(), bytes, 1);
-        for (int i = 0; i < bytes / 4; ++i) ASSERT_EQ(data[i], 2 * (round + i));
-      } else {
-        comm.recv(data.data(), bytes, 0);
-        for (int i = 0; i < bytes / 4; ++i) data[i] *= 2;
-        comm.send(data.data(), bytes, 0);
-      }
-    }
-  });
+  in_group(2, [](Comm& comm) { ping_pong(comm, 500); });
 }
 
 TEST(SendRecv, ATokenGoesRoundARing) {
