@@ -1,13 +1,12 @@
 #include "bench/coll/rank.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <thread>
+#include <type_traits>
 
+#include "bench/coll/needs.h"
 #include "parallel/comm/algorithms.h"
 #include "parallel/comm/gate.h"
 #include "workloads/base/error.h"
@@ -23,65 +22,15 @@ constexpr std::int64_t kLeastLeadNs = 2000, kMostLeadNs = 64'000;
 constexpr double kInTimeNs = 200;
 constexpr std::int64_t kNapNs = 20'000'000, kSpinNs = 200'000;
 
-std::vector<int> all_ranks(const World& world) {
-  std::vector<int> ranks(world.size());
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
-// Of the group that holds `rank`; empty where that one is not measured.
-std::vector<int> members_of(const CollConfig& config, const Group& group, int rank) {
-  if (config.all_groups) return config.mesh.members(group, rank);
-  for (const std::vector<int>& members : groups_of(config, group)) {
-    if (std::find(members.begin(), members.end(), rank) != members.end()) return members;
-  }
-  return {};
-}
-
-int index_of(const std::vector<int>& members, int rank) {
-  return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
-}
+// What a rank has to tell at the end of a point, as numbers of 64 bits.
+struct Account {
+  Findings findings;
+  ThreadUsage usage;
+  std::int64_t crowded = 0;
+};
+static_assert(std::is_trivially_copyable_v<Account> && sizeof(Account) == 13 * 8);
 
 }  // namespace
-
-std::vector<int> ranks_on_machine(const World& world) {
-  const std::string machine = world.machine_of(world.local_ranks().front());
-  std::vector<int> ranks = all_ranks(world);
-  std::erase_if(ranks, [&](int rank) { return world.machine_of(rank) != machine; });
-  return ranks;
-}
-
-CoreShare core_share(const World& world, const Cores& cores) {
-  const CoreShare own{static_cast<int>(world.local_ranks().size()), cores.count()};
-  if (own.is_crowded()) return own;
-  return {static_cast<int>(ranks_on_machine(world).size()),
-          static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))};
-}
-
-BufferSizes largest_buffers(const CollConfig& config, const std::vector<Point>& points, int rank) {
-  BufferSizes largest;
-  for (const Point& point : points) {
-    const std::vector<int> members = members_of(config, point.group, rank);
-    if (members.empty()) continue;
-    const CollCall call = call_of(point, static_cast<int>(members.size()), config.root);
-    const BufferSizes sizes = buffer_sizes(call, index_of(members, rank), point.in_place);
-    largest.in = std::max(largest.in, sizes.in);
-    largest.out = std::max(largest.out, sizes.out);
-  }
-  return largest;
-}
-
-BufferSizes beside_buffers(const CollConfig& config, const Beside& beside, int rank) {
-  const std::vector<int> members = config.mesh.members(beside.group, rank);
-  const CollCall call = call_of(beside.operation, static_cast<int>(members.size()), beside.bytes,
-                                DType::fp32, ReduceOp::sum, 0);
-  return buffer_sizes(call, index_of(members, rank), false);
-}
-
-std::int64_t pool_bytes(const CollConfig& config) {
-  const int sharing = std::min(config.mesh.world(), config.mesh.ranks_per_node());
-  return config.cache == Cache::cold ? cold_pool_bytes(sharing) : 0;
-}
 
 Stamps::Stamps(std::int64_t capacity)
     : pages_(2 * capacity * static_cast<std::int64_t>(sizeof(std::int64_t))),
@@ -435,44 +384,24 @@ CollRank::Decision CollRank::decide(Decision own) {
 
 void CollRank::share_findings() {
   place_.set(operation_, RankStep::sharing);
-  const Findings f = checker_ ? checker_->findings() : Findings{};
-  const std::int64_t own[] = {f.checked,
-                              f.wrong,
-                              f.full,
-                              f.sampled,
-                              f.operation,
-                              f.index,
-                              static_cast<std::int64_t>(f.got),
-                              static_cast<std::int64_t>(f.expected),
-                              usage_.minor_faults,
-                              usage_.major_faults,
-                              usage_.voluntary_switches,
-                              usage_.involuntary_switches,
-                              !spins_};
-  constexpr std::int64_t kNumbers = std::size(own);
-  std::vector<std::int64_t> all(rank_ == 0 ? kNumbers * world_.size() : 0);
-  control_->gather(own, all.data(), kNumbers, DType::int64, 0);
+  const Account own{checker_ ? checker_->findings() : Findings{}, usage_, !spins_};
+  std::vector<Account> all(rank_ == 0 ? world_.size() : 0);
+  control_->gather(&own, all.data(), sizeof own / sizeof(std::int64_t), DType::int64, 0);
   if (rank_ != 0) return;
   for (GroupResult& group : result_->groups) {
     Findings& sum = group.findings;
     for (const int rank : group.ranks) {
-      const std::int64_t* n = all.data() + rank * kNumbers;
-      sum.checked += n[0];
-      sum.wrong += n[1];
-      sum.full = std::max(sum.full, n[2]);
-      sum.sampled = std::max(sum.sampled, n[3]);
-      if (n[1] > 0 && (sum.operation < 0 || n[4] < sum.operation)) {
+      const Findings& found = all[rank].findings;
+      const std::int64_t checked = sum.checked + found.checked, wrong = sum.wrong + found.wrong;
+      const std::int64_t full = std::max(sum.full, found.full);
+      const std::int64_t sampled = std::max(sum.sampled, found.sampled);
+      if (found.wrong > 0 && (sum.operation < 0 || found.operation < sum.operation)) {
         group.wrong_rank = rank;
-        sum.operation = n[4];
-        sum.index = n[5];
-        sum.got = static_cast<std::uint64_t>(n[6]);
-        sum.expected = static_cast<std::uint64_t>(n[7]);
+        sum = found;
       }
-      group.usage.minor_faults += n[8];
-      group.usage.major_faults += n[9];
-      group.usage.voluntary_switches += n[10];
-      group.usage.involuntary_switches += n[11];
-      group.crowded |= n[12] != 0;
+      sum.checked = checked, sum.wrong = wrong, sum.full = full, sum.sampled = sampled;
+      group.usage += all[rank].usage;
+      group.crowded |= all[rank].crowded != 0;
     }
   }
 }

@@ -21,13 +21,6 @@
 
 namespace mb {
 
-BufferSizes largest_buffers(const CollConfig& config, const std::vector<Point>& points, int rank);
-BufferSizes beside_buffers(const CollConfig& config, const Beside& beside, int rank);
-std::int64_t pool_bytes(const CollConfig& config);      // of one rank
-std::vector<int> ranks_on_machine(const World& world);  // of this process, in all processes
-// Of this process's ranks and its cores, or of its machine's: the first that has too few cores.
-CoreShare core_share(const World& world, const Cores& cores);
-
 // A start and an end for each operation of a batch.
 class Stamps {
  public:

@@ -1,53 +1,16 @@
 #include "bench/coll/runner.h"
 
-#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <thread>
 
-#include "bench/coll/buffers.h"
+#include "bench/coll/needs.h"
 #include "bench/coll/place.h"
 #include "bench/coll/rank.h"
 #include "parallel/exec/watchdog.h"
 #include "workloads/base/error.h"
-#include "workloads/base/pages.h"
-#include "workloads/base/units.h"
 
 namespace mb {
-
-std::int64_t buffer_bytes(const CollConfig& config, const std::vector<Point>& points, int rank) {
-  const BufferSizes most = largest_buffers(config, points, rank);
-  const std::int64_t one = std::max(most.in + most.out, pool_bytes(config));
-  std::int64_t beside = 0;
-  for (const Point& point : points) {
-    if (!point.beside) continue;
-    const BufferSizes sizes = beside_buffers(config, *point.beside, rank);
-    beside = std::max(beside, sizes.in + sizes.out);
-  }
-  return one + beside;
-}
-
-std::int64_t scratch_bytes(const CollConfig& config, std::vector<Point> points, int rank,
-                           bool processes) {
-  std::erase_if(
-      points, [&](const Point& point) { return !processes && point.algorithm == Algorithm::own; });
-  const BufferSizes most = largest_buffers(config, points, rank);
-  return std::max(most.in, most.out);
-}
-
-void check_memory(World& world, const CollConfig& config, const std::vector<Point>& points) {
-  const bool processes = static_cast<int>(world.local_ranks().size()) < world.size();
-  double needed = 0;
-  for (const int rank : ranks_on_machine(world)) {
-    needed += static_cast<double>(buffer_bytes(config, points, rank));
-    needed += static_cast<double>(scratch_bytes(config, points, rank, processes));
-  }
-  const double available = available_bytes();
-  require(available == 0 || needed < available, "the buffers of the ranks on host ",
-          world.host_of(world.local_ranks().front()), " take ", format_bytes(needed),
-          ", and it has ", format_bytes(available), " left; give a smaller largest size than ",
-          config.sizes_text, ", or fewer ranks");
-}
 
 struct CollRunner::State {
   State(World& w, const CollConfig& c, std::vector<Point> p, std::function<bool()> i)

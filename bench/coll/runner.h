@@ -15,16 +15,6 @@
 
 namespace mb {
 
-// Bytes of buffers that one rank needs for the points.
-std::int64_t buffer_bytes(const CollConfig& config, const std::vector<Point>& points, int rank);
-// And at most what operations take on top, where ranks are processes or an algorithm is not `own`:
-// as much as the largest operand.
-std::int64_t scratch_bytes(const CollConfig& config, std::vector<Point> points, int rank,
-                           bool processes);
-// Throws Error with what is needed where the ranks of this process's machine need more memory than
-// it has left.
-void check_memory(World& world, const CollConfig& config, const std::vector<Point>& points);
-
 class CollRunner {
  public:
   // `points`: all that will be measured, so that memory is taken once. `interrupted` is asked on

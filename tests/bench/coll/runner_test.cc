@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/coll/needs.h"
 #include "bench/coll/rank.h"
 #include "bench/coll/summary.h"
 #include "tests/support/error.h"
