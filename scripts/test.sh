@@ -19,7 +19,7 @@ step() {
 }
 
 # Test programs that put threads, memory and plans under strain, by name.
-strained='(thread_comm|thread_send|thread_errors|shaped_world|coll_runner|cpu_device|live|sim|mesh_oracle|schedule|plan|validate|arena|builder)_test'
+strained='(thread_comm|thread_send|thread_errors|shaped_world|coll_runner|cpu_device|hand_plan|live|sim|mesh_oracle|schedule|plan|validate|arena|builder)_test'
 
 # sanitized PRESET: builds those programs under a sanitizer and runs them.
 sanitized() {
