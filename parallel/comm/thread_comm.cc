@@ -43,7 +43,7 @@ class ThreadComm final : public Comm, private ThreadMember {
           if (staged) return reduce_to(to, count, type, op);
           const Share mine = share(count, size_of(type));
           for (int k = 0; k < size(); ++k)
-            aim_reduction(entry(k).to, entry(k).from, mine.first_byte, 2 * size() * bytes);
+            aim_reduction(entry(k).to, entry(k).from, mine.first_byte, size() * bytes);
           reduce_from(mine.first_byte, mine.count, type, op);
         });
     carry(count, bytes);
@@ -65,8 +65,7 @@ class ThreadComm final : public Comm, private ThreadMember {
              bytes, bytes, [&](bool staged) {
                if (staged) return index_ == root ? reduce_to(to, count, type, op) : void();
                const Share mine = share(count, size_of(type));
-               aim_reduction(entry(root).to, entry(root).from, mine.first_byte,
-                             (size() + 1) * bytes);
+               aim_reduction(entry(root).to, entry(root).from, mine.first_byte, size() * bytes);
                reduce_from(mine.first_byte, mine.count, type, op);
              });
     carry(count, bytes);
@@ -80,7 +79,7 @@ class ThreadComm final : public Comm, private ThreadMember {
              bytes, bytes, [&](bool staged) {
                if (staged) return collect(to, bytes);
                for (int k = 0; k < size(); ++k)
-                 aim_copy(at(entry(k).to, index_ * bytes), from, (size() + 1) * size() * bytes);
+                 aim_copy(at(entry(k).to, index_ * bytes), from, size() * bytes);
                spread(from, bytes);
              });
     carry(size() * count_each, size() * bytes);
@@ -94,7 +93,7 @@ class ThreadComm final : public Comm, private ThreadMember {
     exchange(
         {.call = Call::reduce_scatter, .type = type, .op = op, .count = count_each, .from = from},
         bytes, bytes, [&](bool) {
-          aim_reduction(to, at(from, index_ * each), 0, (size() + 1) * bytes);
+          aim_reduction(to, at(from, index_ * each), 0, size() * bytes);
           reduce_from(index_ * each, count_each, type, op);
         });
     carry(size() * count_each, bytes);
@@ -108,7 +107,7 @@ class ThreadComm final : public Comm, private ThreadMember {
              bytes, [&](bool) {
                for (int k = 0; k < size(); ++k)
                  copy(at(to, k * each), at(sources_[k], index_ * each), each,
-                      stores_for(2 * size() * bytes));
+                      stores_for(size() * bytes));
              });
     carry(size() * count_each, bytes);
   }
@@ -144,7 +143,7 @@ class ThreadComm final : public Comm, private ThreadMember {
     const std::int64_t bytes = count * size_of(type);
     exchange(
         {.call = Call::shift, .type = type, .count = count, .from = from}, bytes, bytes, [&](bool) {
-          copy(to, sources_[(index_ + size() - 1) % size()], bytes, stores_for(2 * size() * bytes));
+          copy(to, sources_[(index_ + size() - 1) % size()], bytes, stores_for(size() * bytes));
         });
     carry(count, bytes);
   }
@@ -166,7 +165,7 @@ class ThreadComm final : public Comm, private ThreadMember {
                const Share mine = share(count, size_of(type));
                const void* source = at(sources_[root], mine.first_byte);
                for (int k = 0; k < size(); ++k)
-                 aim_copy(at(entry(k).to, mine.first_byte), source, size() * bytes);
+                 aim_copy(at(entry(k).to, mine.first_byte), source, bytes);
                spread(source, mine.count * size_of(type));
              });
     carry(count, bytes);
@@ -185,7 +184,7 @@ class ThreadComm final : public Comm, private ThreadMember {
               .to = to},
              bytes, bytes, [&](bool staged) {
                if (staged) return index_ == root ? collect(to, bytes) : void();
-               aim_copy(at(entry(root).to, index_ * bytes), from, 2 * size() * bytes);
+               aim_copy(at(entry(root).to, index_ * bytes), from, size() * bytes);
                spread(from, bytes);
              });
     carry(size() * count_each, size() * bytes);
@@ -199,7 +198,7 @@ class ThreadComm final : public Comm, private ThreadMember {
     exchange({.call = Call::scatter, .type = type, .root = root, .count = count_each, .from = from},
              bytes, index_ == root ? bytes : 0, [&](bool) {
                const std::byte* part = at(sources_[root], index_ * each);
-               if (part != to) copy(to, part, each, stores_for(2 * bytes));
+               if (part != to) copy(to, part, each, stores_for(bytes));
              });
     carry(size() * count_each, bytes);
   }
@@ -305,7 +304,7 @@ class ThreadComm final : public Comm, private ThreadMember {
 
   void copy_parts(void* to, std::span<const std::int64_t> counts, int element_bytes) {
     const std::int64_t wanted = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-    const Stores stores = stores_for(2 * size() * wanted * element_bytes);
+    const Stores stores = stores_for(size() * wanted * element_bytes);
     for (int k = 0; k < size(); ++k) {
       const std::int64_t bytes = counts[k] * element_bytes;
       copy(to, at(sources_[k], entry(k).begin[index_] * element_bytes), bytes, stores);

@@ -15,10 +15,10 @@
 
 namespace mb {
 
-// Collectives that touch more than this, over all members, use streaming stores: a quarter
-// of a last-level cache of 32 MiB. What the system tells of its size is that of the host in virtual
-// machines.
-inline constexpr std::int64_t cached_bytes = 8 << 20;
+// Collectives whose members read more than this together use streaming stores: sources that fill
+// most of a last-level cache of 32 MiB leave no room for what is written. What the system tells of
+// the cache's size is that of the host in virtual machines.
+inline constexpr std::int64_t cached_bytes = 24 << 20;
 // The size of what members do not all know, so that it is never staged.
 inline constexpr std::int64_t never_staged = std::numeric_limits<std::int64_t>::max();
 
@@ -34,8 +34,8 @@ class ThreadMember {
 
   int members() const { return static_cast<int>(group_->members.size()); }
 
-  static Stores stores_for(std::int64_t touched_bytes) {
-    return touched_bytes > cached_bytes ? Stores::streaming : Stores::ordinary;
+  static Stores stores_for(std::int64_t read_bytes) {
+    return read_bytes > cached_bytes ? Stores::streaming : Stores::ordinary;
   }
   static void copy(void* to, const void* from, std::int64_t bytes,
                    Stores stores = Stores::ordinary) {
@@ -66,6 +66,13 @@ class ThreadMember {
                     group_->members[member]));
   }
 
+  // Before parking where the others copy or reduce up to `bytes`: for about as long as this takes,
+  // as being woken takes longer than most copies.
+  int looks_for(std::int64_t bytes) const {
+    const Waiting& waiting = group_->waiting;
+    return waiting.looks == 0 ? 0 : waiting.looks + std::min<std::int64_t>(bytes >> 8, 4096);
+  }
+
   // One collective: `work(staged)` finds in sources_ what each member brings, and throws nothing.
   // `bytes` is the same on all members and decides whether they copy the first `brought` bytes of
   // `from` to the group.
@@ -77,7 +84,7 @@ class ThreadMember {
     for (int k = 0; k < members(); ++k) sources_[k] = small ? staged(turn_, k) : entry(k).from;
     targets_.clear();
     work(small);
-    if (!small) group_->leave.pass(leave_target_, members(), group_->waiting.looks);
+    if (!small) group_->leave.pass(leave_target_, members(), looks_for(bytes));
   }
 
   // This member's share of `count` elements that all work at: whole cache lines of a buffer that
@@ -96,11 +103,10 @@ class ThreadMember {
 
   // Adds the target of a reduction that begins `first_byte` behind `to`, and where the member's own
   // contribution is read behind `from`: in place, its lines are in a cache already. All members
-  // touch `touched_bytes` together.
-  void aim_reduction(void* to, const void* from, std::int64_t first_byte,
-                     std::int64_t touched_bytes) {
+  // read `read_bytes` together.
+  void aim_reduction(void* to, const void* from, std::int64_t first_byte, std::int64_t read_bytes) {
     targets_.push_back(
-        {at(to, first_byte), to == from ? Stores::ordinary : stores_for(touched_bytes)});
+        {at(to, first_byte), to == from ? Stores::ordinary : stores_for(read_bytes)});
   }
   // `count` elements from `first_byte` of all sources, to the targets.
   void reduce_from(std::int64_t first_byte, std::int64_t count, DType type, ReduceOp op) {
@@ -113,8 +119,8 @@ class ThreadMember {
   }
 
   // Adds the target of a copy, unless it is the source.
-  void aim_copy(void* target, const void* source, std::int64_t touched_bytes) {
-    if (target != source) targets_.push_back({target, stores_for(touched_bytes)});
+  void aim_copy(void* target, const void* source, std::int64_t read_bytes) {
+    if (target != source) targets_.push_back({target, stores_for(read_bytes)});
   }
   // Copies to the targets.
   void spread(const void* from, std::int64_t bytes) {
