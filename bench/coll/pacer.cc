@@ -7,7 +7,8 @@ namespace mb {
 std::int64_t next_batch(const PacerOptions& options, std::int64_t n,
                         std::optional<double> half_width, double elapsed_s) {
   if (n == 0) return std::min({options.least, options.most, options.batch});
-  const bool enough = n >= options.least;
+  const double time_least_s = std::min(options.time_least_s, options.time_cap_s);
+  const bool enough = n >= options.least && elapsed_s >= time_least_s;
   if (n >= options.most) return 0;
   if (enough &&
       (elapsed_s >= options.time_cap_s || (half_width && *half_width <= options.interval)))

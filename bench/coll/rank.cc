@@ -205,6 +205,7 @@ void CollRank::calibrate() {
 void CollRank::timed(const std::vector<Run>& runs, const Asked& interrupted) {
   const PacerOptions options{.interval = config_.interval,
                              .time_cap_s = config_.time_cap_s,
+                             .time_least_s = config_.time_cap_s / 25,
                              .least = config_.least,
                              .most = config_.most,
                              .batch = kBatch};

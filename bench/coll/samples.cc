@@ -118,10 +118,20 @@ Distribution distribution(std::span<const double> values) {
 }
 
 std::optional<double> relative_half_width(std::span<const double> values) {
+  constexpr std::size_t kParts = 12, kLeastInPart = 5;
+  constexpr double kStudent = 2.201;  // 0.975 quantile with kParts - 1 degrees of freedom
   const std::optional<Range> interval = median_interval_95(values);
   const double center = median(values);
   if (!interval || center <= 0) return std::nullopt;
-  return std::max(center - interval->low, interval->high - center) / center;
+  double width = std::max(center - interval->low, interval->high - center);
+  const std::size_t each = values.size() / kParts;
+  if (each >= kLeastInPart) {
+    std::vector<double> medians;
+    for (std::size_t k = 0; k < kParts; ++k)
+      medians.push_back(median(values.subspan(k * each, each)));
+    width = std::max(width, kStudent * *stdev(medians) / std::sqrt(kParts));
+  }
+  return width / center;
 }
 
 bool drifts(std::span<const double> values) {

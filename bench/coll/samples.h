@@ -47,7 +47,9 @@ struct Distribution {
 };
 Distribution distribution(std::span<const double> values);
 
-// Half the width of the median's 95 % interval relative to the median, its longer side.
+// Half the width of the median's 95 % interval relative to the median, its longer side. The wider
+// of two: that of `values`, and that of the medians of a dozen parts of them in their order, where
+// there are enough, as times that follow each other are alike.
 std::optional<double> relative_half_width(std::span<const double> values);
 // Whether the last third differs from the first: by more than a twentieth, with intervals of their
 // medians that do not meet.

@@ -22,10 +22,21 @@ TEST(Pacer, BeginsWithTheLeastAndDoubles) {
 
 TEST(Pacer, StopsWhenTheMedianIsKnownOrTimeIsUp) {
   const PacerOptions options{.interval = 0.02, .time_cap_s = 0.5, .least = 10};
-  EXPECT_EQ(next_batch(options, 20, 0.019, 0.01), 0);
+  EXPECT_EQ(next_batch(options, 20, 0.019, 0.03), 0);
   EXPECT_GT(next_batch(options, 20, 0.021, 0.01), 0);
   EXPECT_EQ(next_batch(options, 20, 0.5, 0.5), 0);
   EXPECT_EQ(next_batch(options, 16, 0.5, 0.375), 5) << "as many as fit";
+}
+
+// A narrow interval of two microseconds says nothing of the next millisecond.
+TEST(Pacer, GoesOnForTheLeastTime) {
+  const PacerOptions options{.time_cap_s = 0.5, .time_least_s = 0.02, .least = 10, .most = 1000};
+  EXPECT_EQ(next_batch(options, 10, 0.001, 2e-6), 10);
+  EXPECT_EQ(next_batch(options, 640, 0.001, 0.019), 360);
+  EXPECT_EQ(next_batch(options, 640, 0.001, 0.021), 0);
+  EXPECT_EQ(next_batch(options, 1000, 0.001, 2e-4), 0) << "there are no more to take";
+  const PacerOptions brief{.time_cap_s = 0.001, .time_least_s = 0.02};
+  EXPECT_EQ(next_batch(brief, 10, 0.001, 0.001), 0) << "the cap is less";
 }
 
 TEST(Pacer, TakesTheLeastThoughTimeIsUpButNotForEver) {
@@ -45,7 +56,8 @@ TEST(Pacer, WarmUpEndsWhenTimesNoLongerFall) {
 // says. Times are lognormal with stalls; the median is known.
 TEST(Pacer, IntervalHoldsTheMedianInNineteenOfTwentyRuns) {
   constexpr int kRuns = 1000;
-  const PacerOptions options{.interval = 0.02, .time_cap_s = 1e9, .least = 10, .most = 2000};
+  const PacerOptions options{
+      .interval = 0.02, .time_cap_s = 1e9, .time_least_s = 0, .least = 10, .most = 2000};
   int held = 0, met = 0;
   for (int run = 0; run < kRuns; ++run) {
     std::vector<double> times;

@@ -82,5 +82,17 @@ TEST(Samples, OperationsOfBatchesFollowEachOther) {
   EXPECT_EQ(completions_ns(all), (std::vector<double>{45, 30, 45, 30}));
 }
 
+// Times that stay at one level for long and then at another: the values alone, taken as
+// independent, would say that the median is known.
+TEST(Samples, HalfWidthSeesLevelsThatLast) {
+  std::vector<double> alternating, levels;
+  for (int i = 0; i < 12'000; ++i) {
+    alternating.push_back(i % 5 < 3 ? 100 : 110);
+    levels.push_back(i / 1000 % 5 < 3 ? 100 : 110);
+  }
+  EXPECT_LT(*relative_half_width(alternating), 0.01);
+  EXPECT_GT(*relative_half_width(levels), 0.03);
+}
+
 }  // namespace
 }  // namespace mb
