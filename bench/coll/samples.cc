@@ -98,6 +98,20 @@ std::vector<double> durations_ns(const Samples& samples) {
   return durations;
 }
 
+std::optional<Range> median_interval_in_order(std::span<const double> values) {
+  constexpr std::size_t kParts = 12, kLeastInPart = 5;
+  constexpr double kStudent = 2.201;  // 0.975 quantile with kParts - 1 degrees of freedom
+  std::optional<Range> interval = median_interval_95(values);
+  const std::size_t each = values.size() / kParts;
+  if (!interval || each < kLeastInPart) return interval;
+  std::vector<double> medians;
+  for (std::size_t k = 0; k < kParts; ++k)
+    medians.push_back(median(values.subspan(k * each, each)));
+  const double center = median(values);
+  const double width = kStudent * *stdev(medians) / std::sqrt(kParts);
+  return Range{std::min(interval->low, center - width), std::max(interval->high, center + width)};
+}
+
 Distribution distribution(std::span<const double> values) {
   constexpr double kNormal = 1.4826, kFar = 5;  // a normal standard deviation by the median one
   std::vector<double> sorted(values.begin(), values.end());
@@ -110,7 +124,7 @@ Distribution distribution(std::span<const double> values) {
                  .p999 = percentile(sorted, 0.999),
                  .max = sorted.back(),
                  .deviation = median_deviation(sorted),
-                 .interval = median_interval_95(sorted)};
+                 .interval = median_interval_in_order(values)};
   const double far = kFar * kNormal * d.deviation;
   d.outliers = std::count_if(sorted.begin(), sorted.end(),
                              [&](double x) { return std::abs(x - d.p50) > far; });
@@ -118,20 +132,10 @@ Distribution distribution(std::span<const double> values) {
 }
 
 std::optional<double> relative_half_width(std::span<const double> values) {
-  constexpr std::size_t kParts = 12, kLeastInPart = 5;
-  constexpr double kStudent = 2.201;  // 0.975 quantile with kParts - 1 degrees of freedom
-  const std::optional<Range> interval = median_interval_95(values);
+  const std::optional<Range> interval = median_interval_in_order(values);
   const double center = median(values);
   if (!interval || center <= 0) return std::nullopt;
-  double width = std::max(center - interval->low, interval->high - center);
-  const std::size_t each = values.size() / kParts;
-  if (each >= kLeastInPart) {
-    std::vector<double> medians;
-    for (std::size_t k = 0; k < kParts; ++k)
-      medians.push_back(median(values.subspan(k * each, each)));
-    width = std::max(width, kStudent * *stdev(medians) / std::sqrt(kParts));
-  }
-  return width / center;
+  return std::max(center - interval->low, interval->high - center) / center;
 }
 
 bool drifts(std::span<const double> values) {

@@ -38,18 +38,21 @@ std::vector<MemberTimes> member_times(const Samples& samples);
 // Each member's own duration of each operation. Their mean is what OSU's benchmarks print.
 std::vector<double> durations_ns(const Samples& samples);
 
+// 95 % interval of the median of values that were measured one after the other: the wider of two,
+// that of all by themselves, and that of the medians of a dozen parts, where there are enough, as
+// times that follow each other are alike.
+std::optional<Range> median_interval_in_order(std::span<const double> values);
+
 struct Distribution {
   std::int64_t n = 0;
   double min = 0, p50 = 0, p95 = 0, p99 = 0, p999 = 0, max = 0;
   double deviation = 0;           // median absolute
-  std::optional<Range> interval;  // 95 % of the median
+  std::optional<Range> interval;  // of the median, as above
   std::int64_t outliers = 0;      // farther than 5 normal standard deviations by `deviation`
 };
-Distribution distribution(std::span<const double> values);
+Distribution distribution(std::span<const double> values);  // in the order of measurement
 
-// Half the width of the median's 95 % interval relative to the median, its longer side. The wider
-// of two: that of `values`, and that of the medians of a dozen parts of them in their order, where
-// there are enough, as times that follow each other are alike.
+// Half the width of that interval relative to the median, its longer side.
 std::optional<double> relative_half_width(std::span<const double> values);
 // Whether the last third differs from the first: by more than a twentieth, with intervals of their
 // medians that do not meet.

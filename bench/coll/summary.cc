@@ -128,12 +128,14 @@ PointSummary summarize(const CollConfig& config, const PointResult& result,
                        const Surroundings& around) {
   PointSummary summary;
   std::vector<Distribution> completions;
+  bool crowded = false;
   for (const GroupResult& group : result.groups) {
+    crowded |= group.crowded;
     if (group.of(Series::operation).operations() == 0) continue;
     summary.groups.push_back(summarize_group(config, group, around, result));
     completions.push_back(summary.groups.back().completion);
   }
-  summary.among = judge_groups(completions);
+  summary.among = judge_groups(completions, crowded);
   if (summary.among.fault == Fault::slow_group) {
     Verdict& own = summary.groups[summary.among.who.front()].verdict;
     if (own.fault == Fault::none) own = summary.among;

@@ -78,7 +78,7 @@ Verdict judge_group(const Samples& samples, double uncertainty_ns, bool crowded)
   return {};
 }
 
-Verdict judge_groups(std::span<const Distribution> completions) {
+Verdict judge_groups(std::span<const Distribution> completions, bool crowded) {
   const int groups = static_cast<int>(completions.size());
   if (groups < 2) return {};
   std::vector<double> medians;
@@ -86,7 +86,8 @@ Verdict judge_groups(std::span<const Distribution> completions) {
   const int slowest =
       static_cast<int>(std::max_element(medians.begin(), medians.end()) - medians.begin());
   const double others = median_without(medians, {slowest});
-  if (medians[slowest] - others <= std::max(kLeastShare * others, kLeastNs)) return {};
+  const double least = std::max(kLeastShare * others, crowded ? kLeastCrowdedNs : kLeastNs);
+  if (medians[slowest] - others <= least) return {};
   const auto& own = completions[slowest].interval;
   for (int g = 0; g < groups; ++g) {
     const auto& other = completions[g].interval;

@@ -29,7 +29,8 @@ struct Verdict {
 Verdict judge_group(const Samples& samples, double uncertainty_ns, bool crowded = false);
 
 // Among groups of one axis: the one whose median completion exceeds the median of the others by
-// more than a quarter, with intervals of the medians that do not meet.
-Verdict judge_groups(std::span<const Distribution> completions);
+// more than a quarter, with intervals of the medians that do not meet; with `crowded` members, by 1
+// ms too.
+Verdict judge_groups(std::span<const Distribution> completions, bool crowded = false);
 
 }  // namespace mb

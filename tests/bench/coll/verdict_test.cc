@@ -108,6 +108,15 @@ TEST(Verdict, NamesTheSlowGroupOfEight) {
   EXPECT_GE(groups_named(3, 3000, Fault::none, {}, 8), 99);
 }
 
+TEST(Verdict, AGroupThatWaitsForCoresIsNotSlowForThat) {
+  std::vector<Distribution> completions;
+  for (const double transfer_ns : {50'000.0, 70'000.0})
+    completions.push_back(distribution(completions_ns(
+        samples_of({.members = 4, .transfer_ns = transfer_ns}, completions.size()))));
+  EXPECT_EQ(judge_groups(completions).fault, Fault::slow_group);
+  EXPECT_EQ(judge_groups(completions, true).fault, Fault::none);
+}
+
 TEST(Verdict, ALateRankDoesNotMakeItsGroupSlow) {
   std::vector<Distribution> completions;
   for (int g = 0; g < 4; ++g)
