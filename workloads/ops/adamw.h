@@ -8,6 +8,14 @@
 
 namespace mb {
 
+// The numbers of UpdateParameters.
+struct UpdateRule {
+  double learning_rate, beta1, beta2, epsilon, weight_decay, clip;
+};
+static inline UpdateRule rule_of(const UpdateParameters& op) {
+  return {op.learning_rate, op.beta1, op.beta2, op.epsilon, op.weight_decay, op.clip};
+}
+
 // 1 / (valid tokens * loss scale) * min(1, clip / (norm + 1e-6)), the norm being that of the
 // divided gradient.
 static MB_HD double gradient_scale(const double* scalars, double loss_scale, double clip) {
@@ -29,7 +37,7 @@ static MB_HD double power_of(double base, std::int64_t step) {
 // Updates `value` and writes it to `rounded` too, if that is of another type; `updates` counts this
 // one. Loshchilov and Hutter, 2019, in PyTorch's order of operations.
 template <class Team, class M, class T>
-static MB_HD void adamw(Team team, const UpdateParameters& op, double weight_decay, double scale,
+static MB_HD void adamw(Team team, const UpdateRule& op, double weight_decay, double scale,
                         std::int64_t updates, std::int64_t n, const M* gradient, M* value, M* m,
                         M* v, T* rounded) {
   const M g_scale = M(scale), beta1 = M(op.beta1), beta2 = M(op.beta2), epsilon = M(op.epsilon);

@@ -6,6 +6,7 @@
 #include "workloads/base/half.h"
 #include "workloads/ops/activation.h"
 #include "workloads/ops/cpu_isa.h"
+#include "workloads/ops/operands.h"
 #include "workloads/ops/scratch.h"
 #include "workloads/ops/team.h"
 
@@ -13,16 +14,6 @@ namespace mb {
 namespace {
 
 constexpr SerialTeam kTeam;
-
-// Operand `index`, of the element type U.
-template <class U, class Call>
-const U* in(const Call& call, int index) {
-  return static_cast<const U*>(call.reads[index]);
-}
-template <class U, class Call>
-U* out(const Call& call, int index) {
-  return static_cast<U*>(call.writes[index]);
-}
 
 template <class T>
 void fill_zero(T* x, std::int64_t n) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "workloads/base/host_device.h"
 #include "workloads/ops/op.h"
 
 namespace mb {
@@ -11,24 +12,24 @@ struct TokenPlace {
   std::int64_t sequence, position;  // the sequence within the micro-batch, the position within it
 };
 
-static inline bool is_split(const TokenSplit& split) {
+static MB_HD bool is_split(const TokenSplit& split) {
   return split.context_ways > 1 || split.row_ways > 1;
 }
 
-static inline std::int64_t rows_of(const TokenSplit& split, std::int64_t batch,
-                                   std::int64_t sequence) {
+static MB_HD std::int64_t rows_of(const TokenSplit& split, std::int64_t batch,
+                                  std::int64_t sequence) {
   return batch * sequence / split.context_ways / split.row_ways;
 }
 
 // Consecutive positions that a context rank holds at once.
-static inline std::int64_t run_length(const TokenSplit& split, std::int64_t sequence) {
+static MB_HD std::int64_t run_length(const TokenSplit& split, std::int64_t sequence) {
   return sequence / split.context_ways / (split.zigzag ? 2 : 1);
 }
 
 // Place of row `row` of the rows of a rank.
-static inline TokenPlace place_of_row(const TokenSplit& split, std::int64_t batch,
-                                      std::int64_t sequence, int context_index, int shard_index,
-                                      std::int64_t row) {
+static MB_HD TokenPlace place_of_row(const TokenSplit& split, std::int64_t batch,
+                                     std::int64_t sequence, int context_index, int shard_index,
+                                     std::int64_t row) {
   const std::int64_t here = sequence / split.context_ways, run = run_length(split, sequence);
   if (split.row_ways > 1) row += shard_index * rows_of(split, batch, sequence);
   const std::int64_t place = row % here;

@@ -1,0 +1,377 @@
+// The CUDA runtime's functions on the host. A test double; see emulation.h.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+
+#include "parallel/device/device.h"
+#include "tests/support/cuda_emulation/heap.h"
+#include "tests/support/cuda_emulation/state.h"
+
+using namespace mb::cuda_emulation;
+
+// One recording of an event.
+struct Recording {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::int64_t ns = 0;
+
+  void pass() {
+    {
+      const std::lock_guard lock(mutex);
+      done = true;
+      ns = mb::now_ns();
+    }
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return done; });
+  }
+  bool passed() {
+    const std::lock_guard lock(mutex);
+    return done;
+  }
+};
+
+struct CUevent_st {
+  std::mutex mutex;
+  bool timed = true;
+  std::shared_ptr<Recording> last;  // null: never recorded
+
+  std::shared_ptr<Recording> recording() {
+    const std::lock_guard lock(mutex);
+    return last;
+  }
+};
+
+namespace {
+
+// Runs `body` unless the call has to fail.
+template <class Body>
+cudaError_t call(const char* name, Body body) {
+  if (const cudaError_t error = enter_runtime(name)) return error;
+  return remember(body());
+}
+
+int visible_devices() { return settings().devices; }
+
+cudaError_t allocate(int device, void** data, std::size_t bytes) {
+  if (!data) return cudaErrorInvalidValue;
+  *data = bytes == 0 ? nullptr : take(device, bytes);
+  return bytes > 0 && !*data ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+// Whether both ends suit `kind`, as far as they can be told from other memory. Device memory has to
+// be in bounds.
+bool check_copy(int device, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  Range range;
+  const bool to_device = find_range(to, range) && range.device != kPinned;
+  const bool from_device = find_range(from, range) && range.device != kPinned;
+  const auto wants = [kind](cudaMemcpyKind a, cudaMemcpyKind b) { return kind == a || kind == b; };
+  const bool checks_to = to_device || wants(cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice);
+  const bool checks_from = from_device || wants(cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice);
+  // A copy between devices is one of either.
+  const auto owner = [&](const void* data) {
+    return find_range(data, range) && range.device != kPinned ? range.device : device;
+  };
+  return (!checks_to || check_access(owner(to), to, bytes, "a copy to")) &&
+         (!checks_from || check_access(owner(from), from, bytes, "a copy from"));
+}
+
+cudaError_t copy_now(int device, void* to, const void* from, std::size_t bytes,
+                     cudaMemcpyKind kind) {
+  if (!check_copy(device, to, from, bytes, kind)) return cudaErrorInvalidValue;
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+
+bool is_pageable(const void* data) {
+  Range range;
+  return !find_range(data, range);
+}
+
+// As the driver does, a copy of pageable memory has taken place when the call returns.
+cudaError_t copy_async(const char* name, void* to, const void* from, std::size_t bytes,
+                       cudaMemcpyKind kind, cudaStream_t stream) {
+  const int device = device_of(stream);
+  const auto work = [=] { copy_now(device, to, from, bytes, kind); };
+  submit(stream, {.call = name, .bytes = bytes, .kind = kind}, work);
+  if (is_pageable(to) || is_pageable(from)) drain(stream);
+  return cudaSuccess;
+}
+
+std::atomic<std::uint32_t> streams_made{0};
+
+}  // namespace
+
+// --- devices
+// --------------------------------------------------------------------------------------
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  return call("cudaDriverGetVersion", [&] {
+    *version = settings().driver_version;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  return call("cudaRuntimeGetVersion", [&] {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  return call("cudaGetDeviceCount", [&] {
+    *count = 0;
+    if (settings().driver_version == 0) return cudaErrorInsufficientDriver;
+    *count = visible_devices();
+    return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
+  });
+}
+cudaError_t cudaGetDevice(int* device) {
+  return call("cudaGetDevice", [&] {
+    *device = current_device();
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaSetDevice(int device) {
+  return call("cudaSetDevice", [&] {
+    if (device < 0 || device >= visible_devices()) return cudaErrorInvalidDevice;
+    set_current_device(device);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  return call("cudaGetDeviceProperties", [&] {
+    if (device < 0 || device >= visible_devices()) return cudaErrorInvalidDevice;
+    *properties = {};
+    std::snprintf(properties->name, sizeof properties->name, "emulated device (test double)");
+    properties->totalGlobalMem = settings().memory_bytes;
+    properties->major = 9;
+    properties->multiProcessorCount = 4;
+    properties->warpSize = 32;
+    properties->maxThreadsPerBlock = 1024;
+    properties->unifiedAddressing = 1;
+    properties->pciBusID = device + 1;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  return call("cudaDeviceGetPCIBusId", [&] {
+    if (device < 0 || device >= visible_devices()) return cudaErrorInvalidDevice;
+    std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", device + 1);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  return call("cudaDeviceGetAttribute", [&] {
+    if (device < 0 || device >= visible_devices()) return cudaErrorInvalidDevice;
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9
+             : attribute == cudaDevAttrMultiProcessorCount  ? 4
+                                                            : 0;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return call("cudaDeviceCanAccessPeer", [&] {
+    if (std::max(device, peer) >= visible_devices()) return cudaErrorInvalidDevice;
+    *can = device != peer;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaDeviceSynchronize() {
+  if (const cudaError_t error = enter_runtime("cudaDeviceSynchronize")) return error;
+  drain_device(current_device());
+  return enter_runtime("cudaDeviceSynchronize.done");
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return call("cudaMemGetInfo", [&] {
+    *free = free_bytes(current_device());
+    *total = settings().memory_bytes;
+    return cudaSuccess;
+  });
+}
+
+// --- errors
+// ---------------------------------------------------------------------------------------
+
+namespace {
+struct ErrorText {
+  cudaError_t error;
+  const char *name, *text;
+};
+constexpr ErrorText kErrors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+};
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t error) {
+  for (const ErrorText& known : kErrors)
+    if (known.error == error) return known.name;
+  return "cudaErrorUnknown";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  for (const ErrorText& known : kErrors)
+    if (known.error == error) return known.text;
+  return "an error that the emulation has no words for";
+}
+
+// --- memory
+// ---------------------------------------------------------------------------------------
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  return call("cudaMalloc", [&] { return allocate(current_device(), data, bytes); });
+}
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
+  return call("cudaMallocAsync", [&] { return allocate(device_of(stream), data, bytes); });
+}
+cudaError_t cudaFree(void* data) {
+  return call("cudaFree", [&] {
+    if (!data) return cudaSuccess;
+    drain_device(current_device());
+    return give(data) ? cudaSuccess : cudaErrorInvalidValue;
+  });
+}
+cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
+  return call("cudaFreeAsync", [&] {
+    submit_always(stream, [data] { give(data); });
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  return call("cudaHostAlloc", [&] { return allocate(kPinned, data, bytes); });
+}
+cudaError_t cudaFreeHost(void* data) {
+  return call("cudaFreeHost",
+              [&] { return !data || give(data) ? cudaSuccess : cudaErrorInvalidValue; });
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  return call("cudaPointerGetAttributes", [&] {
+    Range range;
+    const bool known = find_range(data, range);
+    *attributes = {};
+    attributes->type = !known                    ? cudaMemoryTypeUnregistered
+                       : range.device == kPinned ? cudaMemoryTypeHost
+                                                 : cudaMemoryTypeDevice;
+    attributes->device = known && range.device != kPinned ? range.device : 0;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  const cudaError_t error =
+      call("cudaMemcpy", [&] { return copy_async("cudaMemcpy", to, from, bytes, kind, nullptr); });
+  return error ? error : cudaStreamSynchronize(nullptr);
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  return call("cudaMemcpyAsync",
+              [&] { return copy_async("cudaMemcpyAsync", to, from, bytes, kind, stream); });
+}
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+  return call("cudaMemsetAsync", [&] {
+    const int device = device_of(stream);
+    return submit(stream, {.call = "cudaMemsetAsync", .bytes = bytes}, [=] {
+      if (check_access(device, data, bytes, "a memset")) std::memset(data, value, bytes);
+    });
+  });
+}
+
+// --- streams and events
+// -----------------------------------------------------------------------------
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  return call("cudaStreamCreateWithPriority", [&] {
+    *stream = new CUstream_st(current_device(), 8 + ++streams_made);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return call("cudaDeviceGetStreamPriorityRange", [&] {
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return call("cudaStreamDestroy", [] { return cudaSuccess; });
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t error = enter_runtime("cudaStreamSynchronize")) return error;
+  drain(stream);
+  return enter_runtime("cudaStreamSynchronize.done");
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return call("cudaStreamQuery", [&] { return stream->idle() ? cudaSuccess : cudaErrorNotReady; });
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return call("cudaStreamWaitEvent", [&] {
+    // The recording at this time: a later one is not waited for.
+    if (const auto recording = event->recording())
+      submit_always(stream, [recording] { recording->wait(); });
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return call("cudaLaunchHostFunc", [&] {
+    return submit(stream, {.call = "cudaLaunchHostFunc"}, [=] { function(data); });
+  });
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return call("cudaEventCreateWithFlags", [&] {
+    *event = new CUevent_st;
+    (*event)->timed = !(flags & cudaEventDisableTiming);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return call("cudaEventDestroy", [] { return cudaSuccess; });
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return call("cudaEventRecord", [&] {
+    auto recording = std::make_shared<Recording>();
+    {
+      const std::lock_guard lock(event->mutex);
+      event->last = recording;
+    }
+    submit_always(stream, [recording] { recording->pass(); });
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return call("cudaEventQuery", [&] {
+    const auto recording = event->recording();
+    return !recording || recording->passed() ? cudaSuccess : cudaErrorNotReady;
+  });
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t error = enter_runtime("cudaEventSynchronize")) return error;
+  if (const auto recording = event->recording()) recording->wait();
+  return enter_runtime("cudaEventSynchronize.done");
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  return call("cudaEventElapsedTime", [&] {
+    const auto a = from->recording(), b = to->recording();
+    if (!from->timed || !to->timed || !a || !b) return cudaErrorInvalidResourceHandle;
+    if (!a->passed() || !b->passed()) return cudaErrorNotReady;
+    *ms = static_cast<float>(static_cast<double>(b->ns - a->ns) * 1e-6);
+    return cudaSuccess;
+  });
+}

@@ -1,0 +1,144 @@
+#include "workloads/ops/cuda_matmul.h"
+
+#include <utility>
+
+#include "workloads/base/cuda_check.h"
+
+namespace mb::cuda {
+namespace {
+
+// What cuBLAS recommends for Hopper; others use a part of it.
+constexpr std::size_t kWorkspaceBytes = 32 << 20;
+
+cudaDataType_t data_type(DType type) {
+  switch (type) {
+    case DType::fp32:
+      return CUDA_R_32F;
+    case DType::fp64:
+      return CUDA_R_64F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::fp16:
+      return CUDA_R_16F;
+    default:
+      throw Error(cat("cuBLASLt multiplies floating-point numbers, not ", name_of(type)));
+  }
+}
+
+cublasLtMatrixLayout_t layout(DType type, std::int64_t rows, std::int64_t columns, std::int64_t ld,
+                              int batch, std::int64_t stride) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(cublasLtMatrixLayoutCreate(&made, data_type(type), rows, columns, ld),
+        "cublasLtMatrixLayoutCreate");
+  if (batch == 1) return made;
+  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                         sizeof batch),
+        "cublasLtMatrixLayoutSetAttribute");
+  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                         sizeof stride),
+        "cublasLtMatrixLayoutSetAttribute");
+  return made;
+}
+
+}  // namespace
+
+// A row-major matrix is the transposed column-major one, so that c' = b' a', with n rows.
+struct MatmulLibrary::Ready {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+
+  Ready(const Product& p, bool tf32) {
+    const bool fp64 = p.in == DType::fp64;
+    const cublasComputeType_t compute = fp64                          ? CUBLAS_COMPUTE_64F
+                                        : p.in == DType::fp32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                      : CUBLAS_COMPUTE_32F;
+    check(cublasLtMatmulDescCreate(&operation, compute, fp64 ? CUDA_R_64F : CUDA_R_32F),
+          "cublasLtMatmulDescCreate");
+    const cublasOperation_t of_first = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            of_second = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    set(CUBLASLT_MATMUL_DESC_TRANSA, of_first);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, of_second);
+    if (p.bias) {
+      require(!fp64, "cuBLASLt adds no bias in fp64");
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.in));
+    }
+    first = p.transpose_b ? layout(p.in, p.k, p.n, p.ldb, p.batch, p.stride_b)
+                          : layout(p.in, p.n, p.k, p.ldb, p.batch, p.stride_b);
+    second = p.transpose_a ? layout(p.in, p.m, p.k, p.lda, p.batch, p.stride_a)
+                           : layout(p.in, p.k, p.m, p.lda, p.batch, p.stride_a);
+    result = layout(p.out, p.n, p.m, p.ldc, p.batch, p.stride_c);
+  }
+  Ready(Ready&& other) noexcept
+      : operation(std::exchange(other.operation, nullptr)),
+        first(std::exchange(other.first, nullptr)),
+        second(std::exchange(other.second, nullptr)),
+        result(std::exchange(other.result, nullptr)),
+        algorithm(other.algorithm) {}
+  ~Ready() {
+    if (result) cublasLtMatrixLayoutDestroy(result);
+    if (second) cublasLtMatrixLayoutDestroy(second);
+    if (first) cublasLtMatrixLayoutDestroy(first);
+    if (operation) cublasLtMatmulDescDestroy(operation);
+  }
+
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value),
+          "cublasLtMatmulDescSetAttribute");
+  }
+
+  void choose(cublasLtHandle_t handle, const Product& p) {
+    cublasLtMatmulPreference_t preference = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    cublasLtMatmulHeuristicResult_t found{};
+    int number = 0;
+    cublasStatus_t status =
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &kWorkspaceBytes, sizeof kWorkspaceBytes);
+    if (status == CUBLAS_STATUS_SUCCESS) {
+      status = cublasLtMatmulAlgoGetHeuristic(handle, operation, first, second, result, result,
+                                              preference, 1, &found, &number);
+    }
+    cublasLtMatmulPreferenceDestroy(preference);
+    require(status == CUBLAS_STATUS_SUCCESS && number > 0, "cuBLASLt has no algorithm for ", p.m,
+            "x", p.n, "x", p.k, " of ", name_of(p.in), " to ", name_of(p.out), " (status ",
+            static_cast<int>(status), ")");
+    algorithm = found.algo;
+  }
+};
+
+MatmulLibrary::MatmulLibrary(bool tf32) : tf32_(tf32) {
+  check(cublasLtCreate(&handle_), "cublasLtCreate");
+  check(cudaMalloc(&workspace_, kWorkspaceBytes), "cudaMalloc of cuBLASLt's workspace");
+}
+MatmulLibrary::~MatmulLibrary() {
+  ready_.clear();
+  cudaFree(workspace_);
+  cublasLtDestroy(handle_);
+}
+
+MatmulLibrary::Ready& MatmulLibrary::find(const Product& product) {
+  const auto at = ready_.find(product);
+  if (at != ready_.end()) return at->second;
+  Ready made(product, tf32_);
+  made.choose(handle_, product);
+  return ready_.emplace(product, std::move(made)).first->second;
+}
+
+void MatmulLibrary::run(cudaStream_t stream, const Product& p, const void* a, const void* b,
+                        const void* bias, void* c) {
+  Ready& ready = find(p);
+  if (p.bias) ready.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  const double one64 = 1, beta64 = p.accumulate ? 1 : 0;
+  const float one32 = 1, beta32 = p.accumulate ? 1 : 0;
+  const bool fp64 = p.in == DType::fp64;
+  check(cublasLtMatmul(handle_, ready.operation, fp64 ? static_cast<const void*>(&one64) : &one32,
+                       b, ready.first, a, ready.second,
+                       fp64 ? static_cast<const void*>(&beta64) : &beta32, c, ready.result, c,
+                       ready.result, &ready.algorithm, workspace_, kWorkspaceBytes, stream),
+        "cublasLtMatmul");
+}
+
+}  // namespace mb::cuda

@@ -1,0 +1,55 @@
+// Matrix products by cuBLASLt, whose matrices are column-major, on operands that are row-major as
+// everywhere here.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <tuple>
+
+#include "workloads/base/dtype.h"
+
+namespace mb::cuda {
+
+// c[m, n] = a b (+ bias[n] on each row) (+ c), `batch` times. a is [m, k], or stored [k, m] if
+// transpose_a; b alike. Leading dimensions and strides from one product of a batch to the next are
+// in elements, of the matrix as stored.
+struct Product {
+  std::int64_t m, n, k;
+  std::int64_t lda, ldb, ldc;
+  bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
+  DType in = DType::fp32, out = DType::fp32;  // of a, b and bias; of c
+  int batch = 1;
+  std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+  auto operator<=>(const Product&) const = default;
+};
+
+// One for each stream: products of a stream share its workspace. Sums are in fp32, or fp64 of fp64.
+class MatmulLibrary {
+ public:
+  // `tf32`: products of fp32 may round operands to ten bits of mantissa.
+  explicit MatmulLibrary(bool tf32);
+  ~MatmulLibrary();
+  MatmulLibrary(const MatmulLibrary&) = delete;
+  MatmulLibrary& operator=(const MatmulLibrary&) = delete;
+
+  // Chooses the algorithm, which run() does otherwise when it first sees a product.
+  void prepare(const Product& product) { find(product); }
+  // fp64 has no bias.
+  void run(cudaStream_t stream, const Product& product, const void* a, const void* b,
+           const void* bias, void* c);
+
+ private:
+  struct Ready;
+  Ready& find(const Product& product);
+
+  const bool tf32_;
+  cublasLtHandle_t handle_ = nullptr;
+  void* workspace_ = nullptr;
+  std::map<Product, Ready> ready_;
+};
+
+}  // namespace mb::cuda

@@ -1,0 +1,33 @@
+// Operations on a CUDA stream: row kernels from the sources that CPUs use, products by cuBLASLt.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "workloads/ops/launch.h"
+
+namespace mb::cuda {
+
+// What the operations of one stream of a device need: a library's handle, workspace, scratch.
+class StreamOps {
+ public:
+  StreamOps(cudaStream_t stream, bool tf32);
+  ~StreamOps();
+
+  // Room and algorithms for `op`, so that run() allocates nothing. Throws Error for an operation
+  // that has no kernels here.
+  void prepare(const Op& op);
+  // Enqueues `op`. Operands, in device memory, as op.h lists them.
+  void run(const Op& op, const OpContext& context, std::span<const void* const> reads,
+           std::span<void* const> writes);
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mb::cuda

@@ -1,0 +1,413 @@
+// Embeddings, norms, activations and sums of rows. Part of cuda_ops.cu.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workloads/ops/activation.h"
+#include "workloads/ops/cuda_call.h"
+#include "workloads/ops/norm.h"
+#include "workloads/ops/rotary.h"
+#include "workloads/ops/tokens.h"
+
+namespace mb::cuda {
+
+// Rows of a rank and their places: f is called with the row's place.
+struct Places {
+  TokenSplit split;
+  std::int64_t batch, sequence;
+  int context_index, shard_index;
+
+  template <class Op>
+  Places(const Op& op, const OpContext& context)
+      : split(op.split),
+        batch(op.batch),
+        sequence(op.sequence),
+        context_index(context.context_index),
+        shard_index(context.shard_index) {}
+  MB_HD TokenPlace of(std::int64_t row) const {
+    return place_of_row(split, batch, sequence, context_index, shard_index, row);
+  }
+  std::int64_t rows() const { return rows_of(split, batch, sequence); }
+};
+
+// --- sums over rows, column by column: in two passes, so that many blocks share them
+// --------------
+
+// terms(row, column) of up to 64 rows to a row of `partial`.
+template <class M, class Terms>
+struct PartialSums {
+  static constexpr std::int64_t kRows = 64;
+  Terms terms;
+  M* partial;
+  std::int64_t rows, n;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t part) const {
+    const std::int64_t begin = part * kRows, end = begin + kRows < rows ? begin + kRows : rows;
+    team.for_each(n, [=, *this](std::int64_t i) {
+      M sum = 0;
+      for (std::int64_t row = begin; row < end; ++row) sum += terms(row, i);
+      partial[part * n + i] = sum;
+    });
+  }
+};
+template <class M>
+struct SumOfParts {
+  const M* partial;
+  M* to;
+  std::int64_t parts, n;
+  bool accumulate;
+  MB_HD void operator()(std::int64_t i) const {
+    M sum = accumulate ? to[i] : M(0);
+    for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * n + i];
+    to[i] = sum;
+  }
+};
+template <class M, class T, class Terms>
+void sum_rows(const Call<T>& call, std::int64_t rows_, std::int64_t n, bool accumulate, M* to,
+              const Terms& terms) {
+  using Partial = PartialSums<M, Terms>;
+  const std::int64_t parts = (rows_ + Partial::kRows - 1) / Partial::kRows;
+  M* partial = call.scratch.template take<M>(parts * n);
+  rows(call, parts, Partial{terms, partial, rows_, n});
+  elements(call, n, SumOfParts<M>{partial, to, parts, n, accumulate});
+}
+
+// --- embeddings
+// -----------------------------------------------------------------------------------
+
+template <class T>
+struct EmbeddingRow {
+  const std::int32_t* tokens;
+  const T* table;
+  T* y;
+  std::int64_t n, vocabulary, first;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const std::int64_t entry = tokens[row] - first;
+    const bool here = entry >= 0 && entry < vocabulary;
+    const T* from = table + (here ? entry : 0) * n;
+    T* to = y + row * n;
+    team.for_each(n, [=](std::int64_t i) { to[i] = here ? from[i] : T(0.0f); });
+  }
+};
+template <class T>
+void run(const Embedding& op, const Call<T>& call) {
+  rows(call, op.rows,
+       EmbeddingRow<T>{in<std::int32_t>(call, 0), in<T>(call, 1), out<T>(call, 0), op.n,
+                       op.vocabulary, call.context.shard_index * op.vocabulary});
+}
+
+// A block has some columns of the table to itself and goes through all tokens, in their order.
+template <class T>
+struct EmbeddingColumns {
+  static constexpr std::int64_t kColumns = 32;
+  const std::int32_t* tokens;
+  const T* dy;
+  Main<T>* dtable;
+  std::int64_t rows, n, vocabulary, first;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t part) const {
+    const std::int64_t begin = part * kColumns, left = n - begin;
+    team.for_each(left < kColumns ? left : kColumns, [=, *this](std::int64_t i) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t entry = tokens[row] - first;
+        if (entry >= 0 && entry < vocabulary)
+          dtable[entry * n + begin + i] += Main<T>(dy[row * n + begin + i]);
+      }
+    });
+  }
+};
+template <class T>
+void run(const EmbeddingGradient& op, const Call<T>& call) {
+  auto* dtable = out<Main<T>>(call, 0);
+  if (!op.accumulate) fill_zero(call, dtable, op.vocabulary * op.n);
+  using Columns = EmbeddingColumns<T>;
+  rows(call, (op.n + Columns::kColumns - 1) / Columns::kColumns,
+       Columns{in<std::int32_t>(call, 0), in<T>(call, 1), dtable, op.rows, op.n, op.vocabulary,
+               call.context.shard_index * op.vocabulary});
+}
+
+template <class T>
+struct PositionRow {
+  Places places;
+  const T* positions;
+  T* x;
+  std::int64_t n;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    add_to(team, positions + places.of(row).position * n, x + row * n, n);
+  }
+};
+template <class T>
+void run(const AddPositions& op, const Call<T>& call) {
+  const Places places(op, call.context);
+  rows(call, places.rows(), PositionRow<T>{places, in<T>(call, 0), out<T>(call, 0), op.n});
+}
+
+// Of one row of a sequence as it is here: every sequence of the micro-batch has it.
+template <class T>
+struct PositionGradientRow {
+  Places places;
+  const T* dy;
+  Main<T>* dpositions;
+  std::int64_t n, rows, here;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t place) const {
+    for (std::int64_t row = place; row < rows; row += here)
+      add_to(team, dy + row * n, dpositions + places.of(row).position * n, n);
+  }
+};
+template <class T>
+void run(const PositionGradient& op, const Call<T>& call) {
+  const Places places(op, call.context);
+  auto* to = out<Main<T>>(call, 0);
+  if (!op.accumulate) fill_zero(call, to, op.sequence * op.n);
+  const std::int64_t here = op.sequence / op.split.context_ways;
+  rows(call, here, PositionGradientRow<T>{places, in<T>(call, 0), to, op.n, places.rows(), here});
+}
+
+// --- norms
+// ----------------------------------------------------------------------------------------
+
+template <class T>
+struct NormRow {
+  Norm op;
+  const T *x, *w, *b;
+  T* y;
+  Main<T>*rstd, *mean;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const std::int64_t at = row * op.n;
+    const auto epsilon = Main<T>(op.epsilon);
+    if (op.kind == NormKind::layer) {
+      layer_norm_row(team, x + at, w, b, y + at, rstd + row, mean + row, op.n, epsilon);
+    } else {
+      rms_norm_row(team, x + at, w, y + at, rstd + row, op.n, epsilon);
+    }
+  }
+};
+template <class T>
+void run(const Norm& op, const Call<T>& call) {
+  const bool layer = op.kind == NormKind::layer;
+  rows(call, op.rows,
+       NormRow<T>{op, in<T>(call, 0), in<T>(call, 1), layer ? in<T>(call, 2) : nullptr,
+                  out<T>(call, 0), out<Main<T>>(call, 1), layer ? out<Main<T>>(call, 2) : nullptr});
+}
+
+template <bool kLayer, class T>
+struct NormGradientRow {
+  const T *dy, *x, *w, *residual;
+  const Main<T>*rstd, *mean;
+  T* dx;
+  std::int64_t n;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const std::int64_t at = row * n;
+    norm_gradient_row<kLayer>(team, dy + at, x + at, w, rstd[row], kLayer ? mean[row] : Main<T>(0),
+                              residual ? residual + at : nullptr, dx + at, n);
+  }
+};
+template <class T>
+struct NormWeightTerm {
+  const T *dy, *x;
+  const Main<T>*rstd, *mean;  // mean: null of RMSNorm
+  std::int64_t n;
+  MB_HD Main<T> operator()(std::int64_t row, std::int64_t i) const {
+    const Main<T> center = mean ? mean[row] : Main<T>(0);
+    return dy[row * n + i] * ((x[row * n + i] - center) * rstd[row]);
+  }
+};
+template <class T>
+struct ElementTerm {
+  const T* x;
+  std::int64_t n;
+  MB_HD Main<T> operator()(std::int64_t row, std::int64_t i) const { return x[row * n + i]; }
+};
+template <class T>
+void run(const NormGradient& op, const Call<T>& call) {
+  using M = Main<T>;
+  const bool layer = op.kind == NormKind::layer;
+  const T *dy = in<T>(call, 0), *x = in<T>(call, 1), *w = in<T>(call, 2);
+  const M* rstd = in<M>(call, 3);
+  const M* mean = layer ? in<M>(call, 4) : nullptr;
+  const T* residual = op.residual ? in<T>(call, layer ? 5 : 4) : nullptr;
+  T* dx = out<T>(call, 0);
+  // Before dx, which may be where dy or the residual is.
+  sum_rows(call, op.rows, op.n, op.accumulate, out<M>(call, 1),
+           NormWeightTerm<T>{dy, x, rstd, mean, op.n});
+  if (layer)
+    sum_rows(call, op.rows, op.n, op.accumulate, out<M>(call, 2), ElementTerm<T>{dy, op.n});
+  if (layer) {
+    rows(call, op.rows, NormGradientRow<true, T>{dy, x, w, residual, rstd, mean, dx, op.n});
+  } else {
+    rows(call, op.rows, NormGradientRow<false, T>{dy, x, w, residual, rstd, mean, dx, op.n});
+  }
+}
+
+template <class T>
+void run(const BiasGradient& op, const Call<T>& call) {
+  sum_rows(call, op.rows, op.n, op.accumulate, out<Main<T>>(call, 0),
+           ElementTerm<T>{in<T>(call, 0), op.n});
+}
+
+// --- activations
+// ----------------------------------------------------------------------------------
+
+// A team of one for functions of a row, at one element of it.
+struct OneElement {
+  template <class F>
+  MB_HD void for_each(std::int64_t, F f) const {
+    f(0);
+  }
+};
+
+template <class T>
+struct GeluElement {
+  const T* u;
+  T* y;
+  MB_HD void operator()(std::int64_t i) const { gelu(OneElement{}, u + i, y + i, 1); }
+};
+template <class T>
+void run(const Gelu& op, const Call<T>& call) {
+  elements(call, op.rows * op.n, GeluElement<T>{in<T>(call, 0), out<T>(call, 0)});
+}
+template <class T>
+struct GeluGradientElement {
+  const T *dy, *u;
+  T* du;
+  MB_HD void operator()(std::int64_t i) const {
+    gelu_gradient(OneElement{}, dy + i, u + i, du + i, 1);
+  }
+};
+template <class T>
+void run(const GeluGradient& op, const Call<T>& call) {
+  elements(call, op.rows * op.n,
+           GeluGradientElement<T>{in<T>(call, 0), in<T>(call, 1), out<T>(call, 0)});
+}
+template <class T>
+struct SwigluRow {
+  const T* gate_up;
+  T* y;
+  std::int64_t n;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const T* gate = gate_up + row * 2 * n;
+    swiglu_row(team, gate, gate + n, y + row * n, n);
+  }
+};
+template <class T>
+void run(const Swiglu& op, const Call<T>& call) {
+  rows(call, op.rows, SwigluRow<T>{in<T>(call, 0), out<T>(call, 0), op.n});
+}
+template <class T>
+struct SwigluGradientRow {
+  const T *dy, *gate_up;
+  T* dgate_up;
+  std::int64_t n;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const T* gate = gate_up + row * 2 * n;
+    T* dgate = dgate_up + row * 2 * n;
+    swiglu_gradient_row(team, dy + row * n, gate, gate + n, dgate, dgate + n, n);
+  }
+};
+template <class T>
+void run(const SwigluGradient& op, const Call<T>& call) {
+  rows(call, op.rows, SwigluGradientRow<T>{in<T>(call, 0), in<T>(call, 1), out<T>(call, 0), op.n});
+}
+
+template <class T>
+struct AddRow {
+  const T *a, *b, *bias;
+  T* y;
+  std::int64_t n;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    add_row(team, a + row * n, b + row * n, bias, y + row * n, n);
+  }
+};
+// Where `a` begins, counted over the elements of the global batch, is what dropout is drawn by.
+MB_HD std::int64_t dropout_index(const Places& places, std::int64_t first_sample, std::int64_t n,
+                                 std::int64_t row) {
+  const TokenPlace place = places.of(row);
+  return ((first_sample + place.sequence) * places.sequence + place.position) * n;
+}
+template <class T>
+struct AddDroppedRow {
+  Places places;
+  AddRow<T> add;
+  DropoutMask mask;
+  std::int64_t first_sample;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const std::int64_t at = row * add.n;
+    add_dropped_row(team, add.a + at, add.b + at, add.bias, add.y + at, add.n, mask,
+                    dropout_index(places, first_sample, add.n, row));
+  }
+};
+template <class T>
+void run(const Add& op, const Call<T>& call) {
+  const AddRow<T> add{in<T>(call, 0), in<T>(call, 1), op.bias ? in<T>(call, 2) : nullptr,
+                      out<T>(call, 0), op.n};
+  if (op.dropout.probability == 0) return rows(call, op.rows, add);
+  rows(call, op.rows,
+       AddDroppedRow<T>{Places(op, call.context), add, dropout_mask(op.dropout, call.context),
+                        call.context.first_sample});
+}
+template <class T>
+struct DroppedRow {
+  Places places;
+  const T* x;
+  T* y;
+  DropoutMask mask;
+  std::int64_t first_sample, n;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const T* from = x + row * n;
+    T* to = y + row * n;
+    const std::int64_t index = dropout_index(places, first_sample, n, row);
+    team.for_each(
+        n, [=, *this](std::int64_t i) { to[i] = dropout_of(mask, index + i, Main<T>(from[i])); });
+  }
+};
+template <class T>
+void run(const DropoutRows& op, const Call<T>& call) {
+  const Places places(op, call.context);
+  rows(call, places.rows(),
+       DroppedRow<T>{places, in<T>(call, 0), out<T>(call, 0),
+                     dropout_mask(op.dropout, call.context), call.context.first_sample, op.n});
+}
+
+// --- rotary
+// ---------------------------------------------------------------------------------------
+
+// Angles are computed where they are used: a table would have to be kept for each sequence length.
+template <class T>
+struct RotaryRow {
+  Rotary op;
+  Places places;
+  T* qkv;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    using M = Main<T>;
+    const std::int64_t half = op.head_dim / 2, heads = op.heads + op.kv_heads;
+    const double position = static_cast<double>(places.of(row).position);
+    T* x = qkv + row * (op.heads + 2 * op.kv_heads) * op.head_dim;
+    team.for_each(heads * half, [=, *this](std::int64_t j) {
+      const std::int64_t i = j % half;
+      const double angle =
+          position * pow(double(op.base), -2.0 * static_cast<double>(i) / double(op.head_dim));
+      const M cosine = M(cos(angle)), sine = M(sin(angle));
+      rotate_head(OneElement{}, x + j / half * op.head_dim + i, &cosine, &sine,
+                  op.inverse ? M(-1) : M(1), half);
+    });
+  }
+};
+template <class T>
+void run(const Rotary& op, const Call<T>& call) {
+  const Places places(op, call.context);
+  rows(call, places.rows(), RotaryRow<T>{op, places, out<T>(call, 0)});
+}
+
+}  // namespace mb::cuda
