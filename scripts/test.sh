@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds everything and runs all tests. Usage: scripts/test.sh [--sanitize]
+# Builds everything, GPU kernels where nvcc is found, and runs all tests. Usage: scripts/test.sh [--sanitize]
 #
 # --sanitize repeats those of ranks, streams and plans under the address and thread sanitizers.
 # Exits with 0 if all passed, 1 if any failed.
@@ -33,6 +33,8 @@ sanitized() {
 }
 
 build cpu
+# Kernels of GPUs compile wherever there is a toolkit; tests run them on the host.
+if have nvcc; then step build cuda --target mb_cuda; fi
 step ctest --preset cpu -j2
 if [ $sanitize = yes ]; then
   step sanitized asan

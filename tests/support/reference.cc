@@ -15,8 +15,6 @@
 namespace mb::testing {
 namespace {
 
-using Bytes = std::vector<char>;
-
 template <class T>
 Bytes encode_as(const std::vector<double>& values) {
   Bytes bytes(values.size() * sizeof(T));
@@ -125,22 +123,6 @@ std::vector<Case> load_cases(const std::string& file, const std::string& name) {
   return cases;
 }
 
-std::string Backend::text() const {
-  return cat(kernels->isa, " ", name_of(dtype), onednn ? " oneDNN" : "");
-}
-
-std::vector<Backend> backends() {
-  std::vector<Backend> result;
-  auto kernels = supported_kernels();
-  std::reverse(kernels.begin(), kernels.end());
-  for (const CpuKernels* k : kernels) {
-    result.push_back({k, false, DType::fp64});
-    result.push_back({k, false, DType::fp32});
-  }
-  if (onednn_available()) result.push_back({kernels.back(), true, DType::fp32});
-  return result;
-}
-
 std::vector<Backend> half_backends() {
   std::vector<Backend> result;
   for (const Backend& backend : backends()) {
@@ -169,12 +151,7 @@ std::vector<std::vector<double>> run_on(const Backend& backend, const OpKind& ki
   };
   for (const Operand& operand : reads) in.push_back(bytes_of(operand));
   for (const Operand& operand : writes) out.push_back(bytes_of(operand));
-  std::vector<const void*> in_pointers;
-  std::vector<void*> out_pointers;
-  for (const Bytes& bytes : in) in_pointers.push_back(bytes.data());
-  for (Bytes& bytes : out) out_pointers.push_back(bytes.data());
-  run_cpu_op_with(*backend.kernels, backend.onednn, {kind, backend.dtype}, context, in_pointers,
-                  out_pointers);
+  run_operation(backend, {kind, backend.dtype}, context, in, out);
   std::vector<std::vector<double>> results;
   for (std::size_t i = 0; i < out.size(); ++i) {
     results.push_back(decode(out[i], type_of(writes[i], backend.dtype)));

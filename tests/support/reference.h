@@ -1,4 +1,4 @@
-// Reference values for tests of operations, and a way to run an operation on every CPU backend.
+// Reference values for tests of operations, and a way to run an operation on every backend.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,11 @@ struct Case {
 // The cases called `name` in tests/reference/`file`. Throws Error if there is none.
 std::vector<Case> load_cases(const std::string& file, const std::string& name);
 
+using Bytes = std::vector<char>;
+
 // A way to compute: instruction set, fp32 matmul and element type.
 struct Backend {
-  const CpuKernels* kernels;
+  const CpuKernels* kernels;  // null: of a GPU
   bool onednn;
   DType dtype;
   std::string text() const;
@@ -34,6 +36,10 @@ struct Backend {
 std::vector<Backend> backends();
 // The same in bf16 and fp16.
 std::vector<Backend> half_backends();
+// Runs an operation on operands as they lie in memory. This and backends() are those of the library
+// that a test is linked with: of CPUs, or of emulated GPUs.
+void run_operation(const Backend& backend, const Op& op, const OpContext& context,
+                   std::vector<Bytes>& reads, std::vector<Bytes>& writes);
 
 // Values of an operand, and what its type is, perhaps by that of the operation.
 enum class Element { same, main, int32, fp64 };

@@ -20,7 +20,7 @@ struct Call {
   cudaStream_t stream;
   MatmulLibrary& matmul;
   Scratch& scratch;
-  bool prepares;  // nothing runs: only scratch is sized and algorithms chosen
+  bool prepares;  // nothing runs, scratch is sized
 };
 
 template <class T>
@@ -54,8 +54,7 @@ void elements(const Call<T>& call, std::int64_t count, const F& f) {
 template <class T>
 void multiply(const Call<T>& call, const Product& product, const void* a, const void* b,
               const void* bias, void* c) {
-  if (call.prepares) return call.matmul.prepare(product);
-  call.matmul.run(call.stream, product, a, b, bias, c);
+  if (!call.prepares) call.matmul.run(call.stream, product, a, b, bias, c);
 }
 template <class T, class U>
 void fill_zero(const Call<T>& call, U* to, std::int64_t n) {

@@ -40,6 +40,14 @@ cublasLtMatrixLayout_t layout(DType type, std::int64_t rows, std::int64_t column
   return made;
 }
 
+// The largest power of two, up to what kernels gain from, that divides an address. Parameters stand
+// end to end in their buckets, aligned to no more than an element.
+std::uint32_t alignment_of(const void* data) {
+  std::uint32_t bytes = 256;
+  while (reinterpret_cast<std::uintptr_t>(data) % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
 }  // namespace
 
 // A row-major matrix is the transposed column-major one, so that c' = b' a', with n rows.
@@ -61,8 +69,8 @@ struct MatmulLibrary::Ready {
     set(CUBLASLT_MATMUL_DESC_TRANSB, of_second);
     if (p.bias) {
       require(!fp64, "cuBLASLt adds no bias in fp64");
+      require(p.in == p.out, "cuBLASLt's bias is of the result's type");
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(p.in));
     }
     first = p.transpose_b ? layout(p.in, p.k, p.n, p.ldb, p.batch, p.stride_b)
                           : layout(p.in, p.n, p.k, p.ldb, p.batch, p.stride_b);
@@ -89,7 +97,7 @@ struct MatmulLibrary::Ready {
           "cublasLtMatmulDescSetAttribute");
   }
 
-  void choose(cublasLtHandle_t handle, const Product& p) {
+  void choose(cublasLtHandle_t handle, const Product& p, const Alignment& alignment) {
     cublasLtMatmulPreference_t preference = nullptr;
     check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     cublasLtMatmulHeuristicResult_t found{};
@@ -97,6 +105,15 @@ struct MatmulLibrary::Ready {
     cublasStatus_t status =
         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &kWorkspaceBytes, sizeof kWorkspaceBytes);
+    const std::pair<cublasLtMatmulPreferenceAttributes_t, std::uint32_t> least[] = {
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment[1]},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment[0]},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment[2]},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment[2]}};
+    for (const auto& [attribute, bytes] : least) {
+      if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(preference, attribute, &bytes, sizeof bytes);
+    }
     if (status == CUBLAS_STATUS_SUCCESS) {
       status = cublasLtMatmulAlgoGetHeuristic(handle, operation, first, second, result, result,
                                               preference, 1, &found, &number);
@@ -119,17 +136,17 @@ MatmulLibrary::~MatmulLibrary() {
   cublasLtDestroy(handle_);
 }
 
-MatmulLibrary::Ready& MatmulLibrary::find(const Product& product) {
-  const auto at = ready_.find(product);
+MatmulLibrary::Ready& MatmulLibrary::find(const Product& product, const Alignment& alignment) {
+  const auto at = ready_.find({product, alignment});
   if (at != ready_.end()) return at->second;
   Ready made(product, tf32_);
-  made.choose(handle_, product);
-  return ready_.emplace(product, std::move(made)).first->second;
+  made.choose(handle_, product, alignment);
+  return ready_.emplace(std::pair(product, alignment), std::move(made)).first->second;
 }
 
 void MatmulLibrary::run(cudaStream_t stream, const Product& p, const void* a, const void* b,
                         const void* bias, void* c) {
-  Ready& ready = find(p);
+  Ready& ready = find(p, {alignment_of(a), alignment_of(b), alignment_of(c)});
   if (p.bias) ready.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const double one64 = 1, beta64 = p.accumulate ? 1 : 0;
   const float one32 = 1, beta32 = p.accumulate ? 1 : 0;

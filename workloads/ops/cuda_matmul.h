@@ -5,10 +5,11 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "workloads/base/dtype.h"
 
@@ -36,20 +37,21 @@ class MatmulLibrary {
   MatmulLibrary(const MatmulLibrary&) = delete;
   MatmulLibrary& operator=(const MatmulLibrary&) = delete;
 
-  // Chooses the algorithm, which run() does otherwise when it first sees a product.
-  void prepare(const Product& product) { find(product); }
-  // fp64 has no bias.
+  // The algorithm is chosen when a product with operands so aligned is first seen. fp64 has no
+  // bias.
   void run(cudaStream_t stream, const Product& product, const void* a, const void* b,
            const void* bias, void* c);
 
  private:
   struct Ready;
-  Ready& find(const Product& product);
+  // Bytes that the addresses of a, b and c are multiples of.
+  using Alignment = std::array<std::uint32_t, 3>;
+  Ready& find(const Product& product, const Alignment& alignment);
 
   const bool tf32_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<Product, Ready> ready_;
+  std::map<std::pair<Product, Alignment>, Ready> ready_;
 };
 
 }  // namespace mb::cuda

@@ -17,7 +17,7 @@ class StreamOps {
   StreamOps(cudaStream_t stream, bool tf32);
   ~StreamOps();
 
-  // Room and algorithms for `op`, so that run() allocates nothing. Throws Error for an operation
+  // Room for `op`, so that run() allocates nothing. Throws Error for an operation
   // that has no kernels here.
   void prepare(const Op& op);
   // Enqueues `op`. Operands, in device memory, as op.h lists them.

@@ -1,4 +1,4 @@
-// exp, sigmoid and square root. fp32 without branches or library calls, so that loops vectorise;
+// exp, log, sigmoid and square root. fp32 without branches or library calls, so that loops vectorise;
 // fp64 by the C library.
 #pragma once
 
@@ -26,6 +26,9 @@ static MB_HD float exp_of(float x) {
   return x < -87.0f ? 0.0f : p * __builtin_bit_cast(float, power);
 }
 static MB_HD double exp_of(double x) { return __builtin_exp(x); }
+
+static MB_HD float log_of(float x) { return __builtin_logf(x); }
+static MB_HD double log_of(double x) { return __builtin_log(x); }
 
 static MB_HD float root_of(float x) { return __builtin_sqrtf(x); }
 static MB_HD double root_of(double x) { return __builtin_sqrt(x); }

@@ -10,6 +10,7 @@
 #include "parallel/device/device.h"
 #include "tests/support/cuda_emulation/heap.h"
 #include "workloads/base/rng.h"
+#include "workloads/ops/cuda_launch.h"
 
 namespace mb::cuda_emulation {
 namespace {
@@ -171,6 +172,15 @@ int device_of(cudaStream_t stream) { return stream_of(stream).device; }
 }  // namespace mb::cuda_emulation
 
 namespace emulation = mb::cuda_emulation;
+
+namespace mb::cuda {
+
+cudaError_t emulate_launch(cudaStream_t stream, std::function<void()> work) {
+  if (const cudaError_t error = emulation::enter_runtime("kernel launch")) return error;
+  return emulation::submit(stream, {.call = "kernel launch"}, std::move(work));
+}
+
+}  // namespace mb::cuda
 
 cudaError_t cudaPeekAtLastError() { return emulation::last_error; }
 // An error that the device is stuck in stays.

@@ -1,0 +1,71 @@
+// Operations of tests by the kernels of GPUs, on an emulated one.
+#include "tests/support/reference.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/cuda_emulation/emulation.h"
+#include "workloads/base/cuda_check.h"
+#include "workloads/ops/cuda_ops.h"
+
+namespace mb::testing {
+namespace {
+
+// An operand in device memory.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes) : bytes_(bytes) {
+    if (bytes > 0) check(cudaMalloc(&at_, bytes), "cudaMalloc");
+  }
+  ~Buffer() { cudaFree(at_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  void* at() const { return at_; }
+  void put(const Bytes& bytes, cudaStream_t stream) const {
+    check(cudaMemcpyAsync(at_, bytes.data(), bytes_, cudaMemcpyHostToDevice, stream), "copy");
+  }
+  void get(Bytes& bytes, cudaStream_t stream) const {
+    check(cudaMemcpyAsync(bytes.data(), at_, bytes_, cudaMemcpyDeviceToHost, stream), "copy");
+  }
+
+ private:
+  void* at_ = nullptr;
+  std::size_t bytes_;
+};
+
+}  // namespace
+
+std::string Backend::text() const { return cat("emulated GPU, ", name_of(dtype)); }
+
+std::vector<Backend> backends() {
+  return {{nullptr, false, DType::fp64}, {nullptr, false, DType::fp32}};
+}
+
+void run_operation(const Backend&, const Op& op, const OpContext& context,
+                   std::vector<Bytes>& reads, std::vector<Bytes>& writes) {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  {
+    cuda::StreamOps ops(stream, /*tf32=*/false);
+    std::vector<std::unique_ptr<Buffer>> in, out;
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    for (const Bytes& bytes : reads) {
+      in.push_back(std::make_unique<Buffer>(bytes.size()));
+      in.back()->put(bytes, stream);
+      from.push_back(in.back()->at());
+    }
+    for (const Bytes& bytes : writes) {
+      out.push_back(std::make_unique<Buffer>(bytes.size()));
+      out.back()->put(bytes, stream);
+      to.push_back(out.back()->at());
+    }
+    ops.prepare(op);
+    ops.run(op, context, from, to);
+    for (std::size_t i = 0; i < writes.size(); ++i) out[i]->get(writes[i], stream);
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+  check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+  EXPECT_TRUE(cuda_emulation::faults().empty()) << cuda_emulation::faults().front();
+}
+
+}  // namespace mb::testing

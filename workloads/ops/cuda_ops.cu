@@ -1,0 +1,123 @@
+// Enqueues operations. Compiled by nvcc, and by the host's compiler for
+// tests/support/cuda_emulation.
+#include <exception>
+#include <mutex>
+#include <variant>
+#include <vector>
+
+#include "workloads/ops/cuda_attention.h"
+#include "workloads/ops/cuda_call.h"
+#include "workloads/ops/cuda_loss.h"
+#include "workloads/ops/cuda_ops.h"
+#include "workloads/ops/cuda_rows.h"
+#include "workloads/ops/cuda_tokens.h"
+
+namespace mb::cuda {
+
+template <class T, class C>
+struct BiasRow {
+  const T* bias;
+  C* c;
+  std::int64_t n;
+  bool accumulate;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    if (accumulate) return add_to(team, bias, c + row * n, n);
+    convert(team, bias, c + row * n, n);
+  }
+};
+
+template <class T>
+void run(const Matmul& op, const Call<T>& call) {
+  const DType in_type = dtype_of<T>();
+  Product product{.m = op.m,
+                  .n = op.n,
+                  .k = op.k,
+                  .lda = op.transpose_a ? op.m : op.k,
+                  .ldb = op.transpose_b ? op.k : op.n,
+                  .ldc = op.n,
+                  .transpose_a = op.transpose_a,
+                  .transpose_b = op.transpose_b,
+                  .bias = op.bias,
+                  .accumulate = op.accumulate,
+                  .in = in_type,
+                  .out = op.to_main ? main_dtype(in_type) : in_type};
+  const void* bias = op.bias ? call.reads[2] : nullptr;
+  if (op.bias &&
+      (in_type == DType::fp64 || product.out != in_type)) {  // where there is no epilogue
+    if (op.to_main) {
+      rows(call, op.m,
+           BiasRow<T, Main<T>>{in<T>(call, 2), out<Main<T>>(call, 0), op.n, op.accumulate});
+    } else {
+      rows(call, op.m, BiasRow<T, T>{in<T>(call, 2), out<T>(call, 0), op.n, op.accumulate});
+    }
+    product.bias = false;
+    product.accumulate = true;
+  }
+  multiply(call, product, call.reads[0], call.reads[1], bias, call.writes[0]);
+}
+
+// What has no kernels here.
+template <class Kind, class T>
+void run(const Kind& op, const Call<T>&) {
+  throw Error(cat("GPUs have no kernel of ", name_of(Op{op}),
+                  " yet: give a mesh without cp and ep, and a model without experts"));
+}),
+                  " yet: give a mesh without cp and ep, and a model without experts"));
+}
+
+struct StreamOps::State {
+  cudaStream_t stream;
+  MatmulLibrary matmul;
+  Scratch scratch;
+  TokenLoader loader;
+
+  State(cudaStream_t on, bool tf32) : stream(on), matmul(tf32) {}
+
+  void run(const Op& op, const OpContext& context, const void* const* reads, void* const* writes,
+           bool prepares) {
+    scratch.begin();
+    const auto with = [&]<class T>(T) {
+      const Call<T> call{context, reads, writes, stream, matmul, scratch, prepares};
+      std::visit(
+          [&](const auto& kind) {
+            if constexpr (std::is_same_v<std::remove_cvref_t<decltype(kind)>, LoadBatch>) {
+              loader.run(kind, call);
+            } else {
+              cuda::run(kind, call);
+            }
+          },
+          op.kind);
+    };
+    switch (op.dtype) {
+      case DType::fp32:
+        return with(float{});
+      case DType::fp64:
+        return with(double{});
+      case DType::bf16:
+        return with(Bf16{});
+      case DType::fp16:
+        return with(Fp16{});
+      default:
+        throw Error(cat("cuda kernels have floating-point numbers, not ", name_of(op.dtype)));
+    }
+  }
+};
+
+StreamOps::StreamOps(cudaStream_t stream, bool tf32)
+    : state_(std::make_unique<State>(stream, tf32)) {}
+StreamOps::~StreamOps() = default;
+
+void StreamOps::prepare(const Op& op) {
+  static constexpr const void* kNoReads[16] = {};
+  static constexpr void* kNoWrites[16] = {};
+  state_->run(op, {}, kNoReads, kNoWrites, true);
+  state_->scratch.make_room();
+}
+
+void StreamOps::run(const Op& op, const OpContext& context, std::span<const void* const> reads,
+                    std::span<void* const> writes) {
+  state_->run(op, context, reads.data(), writes.data(), false);
+}
+
+}  // namespace mb::cuda
