@@ -1,0 +1,65 @@
+// Activity records of a device tracer as plain data, and their join: correlation id -> external id
+// -> instruction. Names of kernels are kept for people and never decide anything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/analysis/intervals.h"
+
+namespace mb {
+
+enum class Activity { kKernel, kCopy, kPeerCopy, kMemset };
+
+// Work on a device. Times are on one clock; a tracer out of device buffers reports zeros.
+struct ActivityRecord {
+  Activity kind = Activity::kKernel;
+  std::int64_t start_ns = 0, end_ns = 0;
+  std::uint32_t device = 0, stream = 0;
+  std::uint32_t correlation = 0;
+  std::string name;
+};
+
+// Says that the launch `correlation` was made inside the instruction `external`.
+struct ExternalRecord {
+  std::uint32_t correlation = 0;
+  std::uint64_t external = 0;
+};
+
+// Every buffer of one process, in any order. Correlation ids restart with each process.
+struct ActivityRecords {
+  std::vector<ActivityRecord> work;
+  std::vector<ExternalRecord> links;
+  std::int64_t dropped = 0;  // as the tracer counts those that it never delivered
+};
+
+// An instruction and its rank in the 64 bits that a tracer carries.
+std::uint64_t external_id(std::uint32_t rank, std::uint32_t instruction);
+
+struct InstructionActivity {
+  std::uint32_t rank = 0, instruction = 0;
+  Span extent;                    // from the first begin to the last end, gaps included
+  Intervals busy;                 // the union of its work
+  std::vector<std::size_t> work;  // indices into ActivityRecords::work, by begin
+};
+
+// What became of each work record: exactly one of these but `dropped`, which never came.
+struct TraceQuality {
+  std::int64_t placed = 0;
+  std::int64_t dropped = 0;
+  std::int64_t without_time = 0;   // begin or end is zero, or the end comes first
+  std::int64_t out_of_window = 0;  // not wholly inside the window
+  std::int64_t uncorrelated = 0;   // no link, or links that contradict each other
+};
+
+struct ActivityTimeline {
+  std::map<std::uint64_t, InstructionActivity> instructions;  // by external_id
+  TraceQuality quality;
+};
+
+ActivityTimeline join(const ActivityRecords& records, Span window);
+
+}  // namespace mb
