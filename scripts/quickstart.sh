@@ -60,7 +60,7 @@ activations recompute recompute=full
 activations offload offload=activations
 
 echo "Plots:"
-plot() { .venv/bin/python scripts/plot.py "$@" --out $out/plots; }
+plot() { .venv/bin/mb plot "$@" --out $out/plots; }
 plot breakdown "${rows[@]}"
 plot memory "${rows[@]}"
 plot bubble $out/bubble
@@ -70,4 +70,4 @@ plot gantt $out/schedules/{1f1b,interleaved,zb-h1,zb-v}.json --name schedules
 plot gantt $out/bubble/pp4-{1f1b,gpipe}-m8.json $out/bubble/pp4-{1f1b,gpipe}-m8-sim.json
 
 echo
-.venv/bin/python scripts/rows.py "${rows[@]}"
+.venv/bin/mb rows "${rows[@]}"

@@ -48,11 +48,12 @@ install_packages() {
 
 make_venv() {
   local stamp=.venv/requirements.stamp wanted
-  wanted=$(cat requirements.txt <(python3 --version) <(pwd) | sha256sum)
+  wanted=$(cat requirements.txt scripts/pyproject.toml <(python3 --version) <(pwd) | sha256sum)
   if [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
     say "installing requirements.txt into .venv"
     python3 -m venv --clear .venv
     .venv/bin/python -m pip install -q --disable-pip-version-check -r requirements.txt
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e scripts
     echo "$wanted" >$stamp
   fi
   export PATH="$PWD/.venv/bin:$PATH"

@@ -2,10 +2,10 @@
 
 import pytest
 
-import plot
-import rows as rows_of
+from mb import plot
+from mb import rows as rows_of
 from conftest import MIB, failed_row, make_coll_row, make_row
-from figures import coll_rows, collectives, heat_maps, look
+from mb.figures import coll_rows, collectives, heat_maps, look
 
 pytestmark = pytest.mark.filterwarnings("error")
 FIGURES = {"busbw": collectives.busbw, "ceiling": collectives.ceiling, "completion": collectives.completion,

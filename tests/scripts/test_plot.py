@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-import plot
-import rows as rows_of
+from mb import plot
+from mb.main import main
+from mb import rows as rows_of
 from conftest import MIB, ROOT, absent, failed_row, make_place_row, make_row, make_trace, many_rows, metric_of
-from figures import bubble, breakdown, gantt, look, memory, placement
+from mb.figures import bubble, breakdown, gantt, look, memory, placement
 
 pytestmark = pytest.mark.filterwarnings("error")
 OF_ROWS = {"bubble": bubble.bubble, "breakdown": breakdown.breakdown, "memory": memory.memory}
@@ -246,19 +247,19 @@ def test_errors_are_one_line_with_an_exit_code(row_file, tmp_path, monkeypatch, 
     row_file([make_row()])
     monkeypatch.chdir(tmp_path)
     try:
-        returned = plot.main(arguments)
+        returned = main(["plot", *arguments])
     except SystemExit as usage:
         returned = usage.code
     error = capsys.readouterr().err
     assert returned == code and word in error
     if code == 4:
-        assert error.startswith("plot: ") and error.count("\n") == 1
+        assert error.startswith("mb plot: ") and error.count("\n") == 1
 
 
 def test_help_has_examples():
-    shown = subprocess.run([sys.executable, ROOT / "scripts" / "plot.py", "--help"], capture_output=True, text=True,
+    shown = subprocess.run([sys.executable, "-m", "mb", "plot", "--help"], cwd=ROOT / "scripts", capture_output=True, text=True,
                            check=True).stdout
-    assert shown.count("scripts/plot.py ") >= 3 and "Exit codes" in shown
+    assert shown.count("mb plot ") >= 3 and "Exit codes" in shown
 
 
 def test_placement_draws_orders_from_the_fastest_on_with_their_bytes_and_times():

@@ -6,7 +6,8 @@ import lzma
 
 import pytest
 
-import rows
+from mb import rows
+from mb.main import main
 from conftest import ROOT, absent, failed_row, make_place_row, make_row, many_rows
 
 
@@ -126,12 +127,12 @@ def test_table_names_rows_of_other_suites():
 
 def test_main_prints_rows_and_says_what_is_missing(row_file, tmp_path, capsys):
     path = str(row_file(many_rows(2)))
-    assert rows.main([path, "--where", "mesh=pp2", "--json"]) == 0
+    assert main(["rows", path, "--where", "mesh=pp2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == many_rows(2)[1]
-    assert rows.main([str(tmp_path / "empty.jsonl")]) == 4
-    assert capsys.readouterr().err.startswith("rows: ")
-    assert rows.main([path, "--where", "mesh=pp99"]) == 4
+    assert main(["rows", str(tmp_path / "empty.jsonl")]) == 4
+    assert capsys.readouterr().err.startswith("mb rows: ")
+    assert main(["rows", path, "--where", "mesh=pp99"]) == 4
     assert "no row" in capsys.readouterr().err
     with pytest.raises(SystemExit) as usage:
-        rows.main([])
+        main(["rows"])
     assert usage.value.code == 2

@@ -122,7 +122,7 @@ def test_the_case_of_a_row_reruns_it():
 
 
 def test_csv_and_json_lines_hold_the_same(tmp_path):
-    import rows as reader
+    from mb import rows as reader
 
     done = run("op=all", "mesh=dp2.tp2", "axis=all", "size=0,4K", "iterations=6,12", *QUICK, "--raw", "-o", "rows.jsonl", "--csv",
                "rows.csv", cwd=tmp_path, env={"NCCL_ALGO": "x,\"y\"", "NCCL_API_KEY": "hidden"})
@@ -146,7 +146,7 @@ def test_rows_before_the_end_of_a_run_stay(sent, code, tmp_path):
     process.send_signal(sent)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
-    import rows as reader
+    from mb import rows as reader
 
     written = reader.load([file])
     assert len(written) >= 3
@@ -322,7 +322,7 @@ def test_processes_of_mpi_leave_the_same_rows_once(algorithm, tmp_path):
                           cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Avg bus bandwidth") == 2
-    import rows as reader
+    from mb import rows as reader
 
     rows = reader.load([tmp_path / "rows.jsonl"])
     assert [(row["mode"], row["coll"]["check"]["wrong"]) for row in rows] == [("mpi", 0)] * 4

@@ -1,15 +1,14 @@
-#!/usr/bin/env python3
-"""plot.py FIGURE INPUT...: one figure as PNG and SVG, from rows that meshbench wrote.
+"""mb plot FIGURE INPUT...: one figure as PNG and SVG, from rows that meshbench wrote.
 
 INPUT is what --out wrote, or a folder of it; gantt also takes what --trace wrote.
 """
 
 import argparse
 import pathlib
-import sys
 
-import rows as rows_of
-from figures import bubble, breakdown, collectives, gantt, heat_maps, look, memory, placement
+from mb import rows as rows_of
+from mb.errors import UserError
+from mb.figures import bubble, breakdown, collectives, gantt, heat_maps, look, memory, placement
 
 FIGURES = {
     "bubble": (bubble.bubble, "bubble over micro-batches, next to its closed form"),
@@ -34,12 +33,12 @@ def _read(figure, inputs, conditions):
 def main(argv=None):
     figures = "\n".join(f"  {name:12} {help_text}" for name, (_, help_text) in FIGURES.items())
     parser = argparse.ArgumentParser(
-        description=f"{__doc__}\nFigures:\n{figures}",
+        prog="mb plot", description=f"{__doc__}\nFigures:\n{figures}",
         epilog="Examples:\n"
-               "  scripts/plot.py breakdown results/quickstart/rows\n"
-               "  scripts/plot.py bubble results/quickstart/bubble --where mesh=pp4 --out plots\n"
-               "  scripts/plot.py busbw rows.jsonl --where in_place=out\n"
-               "  scripts/plot.py gantt results/quickstart/bubble/pp4-1f1b-m8.json --name pp4\n"
+               "  mb plot breakdown results/quickstart/rows\n"
+               "  mb plot bubble results/quickstart/bubble --where mesh=pp4 --out plots\n"
+               "  mb plot busbw rows.jsonl --where in_place=out\n"
+               "  mb plot gantt results/quickstart/bubble/pp4-1f1b-m8.json --name pp4\n"
                "Exit codes: 0 done; 2 wrong use; 4 nothing to draw, or an input that cannot be read.",
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figure", choices=FIGURES, metavar="FIGURE", help=", ".join(FIGURES))
@@ -58,16 +57,8 @@ def main(argv=None):
         with matplotlib.rc_context(look.STYLE):
             figure = FIGURES[args.figure][0](_read(args.figure, args.inputs, args.where))
             paths = look.save(figure, args.out, args.name or args.figure)
-    except (rows_of.RowError, look.NoData) as error:
-        print(f"plot: {error}", file=sys.stderr)
-        return rows_of.NO_DATA
     except OSError as error:
-        print(f"plot: cannot write to {args.out}: {error.strerror}; give a folder with --out", file=sys.stderr)
-        return rows_of.NO_DATA
+        raise UserError(f"cannot write to {args.out}: {error.strerror}; give a folder with --out") from None
     for path in paths:
         print(path)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""rows.py PATH...: the rows that meshbench wrote, checked against their schema, as a table.
+"""mb rows PATH...: the rows that meshbench wrote, checked against their schema, as a table.
 
 PATH is a row (.json), a file of rows (.jsonl, one a line; .csv, as meshbench coll writes it), one of these in
 xz (.jsonl.xz), or a folder of these.
@@ -10,13 +9,13 @@ import csv
 import json
 import lzma
 import pathlib
-import sys
 
-SCHEMA = pathlib.Path(__file__).resolve().parent.parent / "bench" / "report" / "row.schema.json"
-NO_DATA = 4
+from mb.errors import UserError
+
+SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "bench" / "report" / "row.schema.json"
 
 
-class RowError(Exception):
+class RowError(UserError):
     """What is wrong with a row, where, and what would do."""
 
 
@@ -244,10 +243,10 @@ def _table(columns, lines):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0],
+        prog="mb rows", description=__doc__.split("\n")[0],
         epilog="Examples:\n"
-               "  scripts/rows.py results/quickstart/rows\n"
-               "  scripts/rows.py results/quickstart/rows --where schedule=gpipe --json\n"
+               "  mb rows results/quickstart/rows\n"
+               "  mb rows results/quickstart/rows --where schedule=gpipe --json\n"
                "Exit codes: 0 done; 2 wrong use; 4 no row, or one that cannot be read.",
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+", metavar="PATH")
@@ -255,13 +254,9 @@ def main(argv=None):
                         help="only rows with this parameter; may be given several times")
     parser.add_argument("--json", action="store_true", help="print the rows, one a line")
     args = parser.parse_args(argv)
-    try:
-        rows = select(load(args.paths), args.where)
-        if not rows:
-            raise RowError(f"{' '.join(args.paths)}: no row; make one with meshbench run ... --out FILE")
-    except RowError as error:
-        print(f"rows: {error}", file=sys.stderr)
-        return NO_DATA
+    rows = select(load(args.paths), args.where)
+    if not rows:
+        raise RowError(f"{' '.join(args.paths)}: no row; make one with meshbench run ... --out FILE")
     if args.json:
         print("\n".join(json.dumps(row) for row in rows))
         return 0
@@ -270,7 +265,3 @@ def main(argv=None):
     parts += [f"{coll_table(colls)}\n\n{COLL_NOTES}"] if colls else []
     print("\n\n".join(parts))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Peak memory by class: closed form, plan and measurement side by side."""
 
-from figures import look
+from mb.figures import look
 
 CLASSES = {
     "parameter": (look.BLUE, ""), "gradient": (look.SKY, "//"), "main_parameter": (look.BLACK, ""),

@@ -2,6 +2,8 @@
 
 import textwrap
 
+from mb.errors import UserError
+
 # Okabe and Ito's colours, told apart by every kind of colour vision.
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
@@ -16,7 +18,7 @@ STYLE = {
 }
 
 
-class NoData(Exception):
+class NoData(UserError):
     """There is nothing to draw; says why and what would do."""
 
 

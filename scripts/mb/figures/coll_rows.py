@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from figures import look
+from mb.figures import look
 
 # Lines of a panel and panels of a page that can still be told apart.
 MOST_LINES, MOST_PANELS = 12, 12

@@ -1,7 +1,7 @@
 """Where the step went: parts that add up to it, stacked."""
 
-import rows as rows_of
-from figures import look
+from mb import rows as rows_of
+from mb.figures import look
 
 # name, axis -> colour, hatch. Transfer is plain, waiting for other ranks is striped.
 AXIS_COLOURS = {"tp": look.ORANGE, "dp": look.PURPLE, "pp": look.SKY, "embedding": look.YELLOW,

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
-import rows as rows_of
-from figures import look
+from mb import rows as rows_of
+from mb.figures import look
 
 LOOKS = {"1f1b": (look.BLUE, "o", 2**0.07), "gpipe": (look.VERMILION, "s", 2**-0.07),
          "interleaved": (look.PURPLE, "D", 2**0.14), "zb-h1": (look.GREEN, "^", 1.0),

@@ -5,8 +5,8 @@ import pathlib
 from collections import defaultdict
 from decimal import Decimal
 
-import rows as rows_of
-from figures import look
+from mb import rows as rows_of
+from mb.figures import look
 
 PASSES = {"forward": (look.SKY, ""), "backward": (look.ORANGE, ""), "input_grad": (look.VERMILION, ""),
           "weight_grad": (look.YELLOW, "//"), "recompute": (look.PURPLE, "..")}

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
-import rows as rows_of
-from figures import breakdown, look
+from mb import rows as rows_of
+from mb.figures import breakdown, look
 
 SIMULATED, MEASURED = ("simulated_step_s", look.PALE, "//", "virtual time"), ("step_s", look.GREEN, "", "measured")
 

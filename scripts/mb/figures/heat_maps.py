@@ -2,7 +2,7 @@
 
 import statistics
 
-from figures import coll_rows, look
+from mb.figures import coll_rows, look
 
 # Light to dark, so that a print in grey has the same order.
 COLOURS = "Blues"

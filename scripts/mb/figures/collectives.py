@@ -2,8 +2,8 @@
 
 import statistics
 
-import rows as rows_of
-from figures import coll_rows, look
+from mb import rows as rows_of
+from mb.figures import coll_rows, look
 
 # Share of operations that are slower -> its name on the axis.
 TAIL = {1.0: "fastest", 0.5: "p50", 0.1: "p90", 0.01: "p99", 0.001: "p99.9", 0.0001: "p99.99"}

@@ -1,0 +1,69 @@
+"""mb VERB ...: what is done with the rows that meshbench writes."""
+
+import importlib
+import os
+import sys
+
+from mb import exit_codes
+from mb.errors import UserError
+from mb.exit_codes import ExitCode
+
+# Verb -> module with main(argv), which returns an exit code; and what it does. Imported when called.
+VERBS = {
+    "rows": ("mb.rows", "print rows as a table, or those that meet conditions"),
+    "plot": ("mb.plot", "draw one figure from rows"),
+}
+
+
+def help_text():
+    verbs = "\n".join(f"  {name:8} {text}" for name, (_, text) in VERBS.items())
+    return (f"usage: mb [--debug] VERB ...\n\n{__doc__}\n\nVerbs, each with --help:\n{verbs}\n\n"
+            "  --debug  show where an error came from\n\n"
+            "Examples:\n  mb rows results/quickstart/rows\n  mb plot breakdown results/quickstart/rows\n\n"
+            f"{exit_codes.HELP}")
+
+
+def _usage(message):
+    print(f"mb: {message}; verbs are {', '.join(VERBS)}; see mb --help", file=sys.stderr)
+    return ExitCode.USAGE
+
+
+def main(argv=None):
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = words[:1] == ["--debug"]
+    if debug:
+        words.pop(0)
+    if words[:1] in (["-h"], ["--help"]):
+        print(help_text())
+        return ExitCode.OK
+    if not words:
+        return _usage("no verb given")
+    verb, *rest = words
+    if verb not in VERBS:
+        return _usage(f'"{verb}" is no verb')
+    return _guarded(verb, rest, debug)
+
+
+def _guarded(verb, argv, debug):
+    """Runs a verb; errors become a line on stderr and an exit code."""
+    try:
+        code = importlib.import_module(VERBS[verb][0]).main(argv)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        if debug:
+            raise
+        print(f"mb {verb}: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        print(f"mb {verb}: interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception as error:  # a fault of ours must not look like a regression
+        if debug:
+            raise
+        print(f"mb {verb}: internal error: {type(error).__name__}: {error}; mb --debug {verb} ... shows where",
+              file=sys.stderr)
+        return ExitCode.INTERNAL

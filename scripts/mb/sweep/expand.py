@@ -1,0 +1,80 @@
+"""Cases of a sweep from its axes, in an order that the sweep's text alone decides.
+
+The product of the axes as they stand, the last one fastest; lines of `zip` groups stand for one axis each, behind
+the others; then the cases of `include`. Cases that match an `exclude` are left out. Of equal cases the first stays.
+"""
+
+import dataclasses
+import itertools
+
+from mb.errors import UserError
+from mb.exit_codes import ExitCode
+from mb.sweep.constraints import holds
+from mb.sweep.identity import hash_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    config: dict
+    identity: str
+    broken_rule: str | None  # the name of the first constraint that it breaks
+
+
+@dataclasses.dataclass(frozen=True)
+class Expansion:
+    cases: list
+    duplicates: int
+    excluded: int
+
+
+def values_of(axis, spec):
+    """A list as it is; {from, to, step} and {from, to, times}, both ends included."""
+    if isinstance(spec, list) and spec:
+        return spec
+    if isinstance(spec, dict) and set(spec) in ({"from", "to", "step"}, {"from", "to", "times"}):
+        if values := _range(**{"start" if key == "from" else key: value for key, value in spec.items()}):
+            return values
+    raise UserError(f"axis {axis}: {spec!r}: write a list, {{from: 1, to: 9, step: 2}} or {{from: 1, to: 8, times: 2}}",
+                    ExitCode.USAGE)
+
+
+def _range(start, to, step=None, times=None):
+    if not all(type(number) is int for number in (start, to, step or 1, times or 2)):
+        return []
+    if times is None:
+        return list(range(start, to + 1, step)) if step > 0 else []
+    if start < 1 or times < 2:
+        return []
+    return list(itertools.takewhile(lambda value: value <= to, (start * times**k for k in itertools.count())))
+
+
+def _zipped(group):
+    """The lines of axes that go together."""
+    columns = {axis: values_of(axis, spec) for axis, spec in group.items()}
+    lengths = {axis: len(values) for axis, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise UserError(f"zip: axes of a group want equally many values, not {lengths}", ExitCode.USAGE)
+    return [dict(zip(columns, line)) for line in zip(*columns.values())]
+
+
+def expand(sweep):
+    """All cases of {base, axes, zip, include, exclude, constraints: [{name, rule, reason}]}."""
+    factors = [[{axis: value} for value in values_of(axis, spec)] for axis, spec in sweep.get("axes", {}).items()]
+    factors += [_zipped(group) for group in sweep.get("zip", [])]
+    parts = [{key: value for part in line for key, value in part.items()} for line in itertools.product(*factors)]
+    configs = [{**sweep.get("base", {}), **part} for part in [*parts, *sweep.get("include", [])]]
+    kept = [config for config in configs if not any(_matches(config, rule) for rule in sweep.get("exclude", []))]
+    unique = {}
+    for config in kept:
+        unique.setdefault(hash_of(config), config)
+    cases = [Case(config, identity, _broken(config, sweep.get("constraints", [])))
+             for identity, config in unique.items()]
+    return Expansion(cases, len(kept) - len(unique), len(configs) - len(kept))
+
+
+def _matches(config, rule):
+    return all(key in config and config[key] == value for key, value in rule.items())
+
+
+def _broken(config, constraints):
+    return next((c["name"] for c in constraints if not holds(c["name"], c["rule"], config)), None)

@@ -1,0 +1,70 @@
+"""The entry command: its verbs, its exit codes, and what becomes of errors."""
+
+import io
+import sys
+import types
+
+import pytest
+
+from mb import main as entry
+from mb import terminal
+from mb.errors import UserError
+from mb.exit_codes import ExitCode
+
+
+@pytest.fixture
+def verb(monkeypatch):
+    """Makes a verb "fake" that does what the given function does."""
+    def make(action):
+        module = types.ModuleType("fake_verb")
+        module.main = action
+        monkeypatch.setitem(sys.modules, "fake_verb", module)
+        monkeypatch.setitem(entry.VERBS, "fake", ("fake_verb", "nothing"))
+    return make
+
+
+def raising(error):
+    def action(argv):
+        raise error
+    return action
+
+
+@pytest.mark.parametrize("error, code, text", [
+    (UserError("x.yaml: no such file; name one that is there"), 4, "mb fake: x.yaml: no such file"),
+    (UserError("nothing to judge", ExitCode.NO_VERDICT), 3, "mb fake: nothing to judge"),
+    (ZeroDivisionError("by zero"), 70, "internal error: ZeroDivisionError"),
+    (KeyboardInterrupt(), 130, "interrupted"),
+])
+def test_errors_become_one_line_and_a_code(verb, capsys, error, code, text):
+    verb(raising(error))
+    assert entry.main(["fake"]) == code
+    shown = capsys.readouterr()
+    assert text in shown.err and shown.err.count("\n") == 1 and not shown.out
+
+
+def test_debug_lets_errors_through(verb):
+    verb(raising(UserError("x")))
+    with pytest.raises(UserError):
+        entry.main(["--debug", "fake"])
+
+
+@pytest.mark.parametrize("argv", [[], ["pie"], ["--pie"]])
+def test_wrong_use_names_the_verbs(argv, capsys):
+    assert entry.main(argv) == 2
+    assert "verbs are rows, plot" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", entry.VERBS)
+def test_every_verb_has_help_with_examples(name, capsys):
+    with pytest.raises(SystemExit) as done:
+        entry.main([name, "--help"])
+    shown = capsys.readouterr().out
+    assert done.value.code == 0 and shown.count(f"  mb {name} ") >= 2 and "Exit codes" in shown
+
+
+@pytest.mark.parametrize("choice, environment, coloured", [
+    ("auto", {}, False), ("always", {"NO_COLOR": "1"}, True), ("auto", {"FORCE_COLOR": "1"}, True),
+    ("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False), ("never", {"FORCE_COLOR": "1"}, False),
+    ("auto", {"NO_COLOR": "", "CLICOLOR_FORCE": "1"}, True)])
+def test_colour_follows_flag_then_environment_then_terminal(choice, environment, coloured):
+    assert terminal.wants_colour(io.StringIO(), choice, environment) is coloured
