@@ -1,0 +1,1 @@
+"""Sweeps, gates and reports on the rows that meshbench writes."""
