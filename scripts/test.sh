@@ -41,6 +41,7 @@ if [ $sanitize = yes ]; then
   step sanitized tsan
 fi
 step .venv/bin/python -m pytest tests -q
+step scripts/baselines.sh
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'test: failed: %s\n' "${failed[@]}" >&2
   exit 1

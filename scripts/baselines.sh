@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Holds virtual time, traffic and planned memory of fixed cases to results/baselines/.
+# Usage: scripts/baselines.sh [--refresh REASON]
+#
+# --refresh writes the rows anew and puts the reason into results/baselines/reasons.txt.
+# Exits as python -m mb.gate does.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+program=${MESHBENCH:-build/cpu/bench/meshbench}
+kept=results/baselines/rows.jsonl
+cases=(
+  "case=textbook-100b"
+  "model=gpt3-1.3b dtype=bf16 global_batch=64 mesh=dp8 zero=3"
+  "model=gpt3-1.3b dtype=bf16 global_batch=64 mesh=dp2.tp2.pp2 recompute=full"
+  "model=gpt3-1.3b dtype=bf16 global_batch=64 mesh=pp8 schedule=zb-h1"
+  "model=gpt3-1.3b dtype=bf16 global_batch=64 mesh=cp8"
+)
+case "${1:-}" in
+  "") ;;
+  --refresh) [ -n "${2:-}" ] || { echo "baselines: --refresh wants a reason" >&2; exit 2; } ;;
+  *) echo "baselines: $1: no such option; usage: scripts/baselines.sh [--refresh REASON]" >&2; exit 2 ;;
+esac
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+for number in "${!cases[@]}"; do
+  read -ra words <<<"${cases[number]}"
+  "$program" sim "${words[@]}" machine=h100x8 -q -o "$folder/$number.json" >/dev/null
+done
+if [ "${1:-}" = --refresh ]; then
+  mkdir -p results/baselines
+  .venv/bin/python -c 'import json, sys
+for name in sys.argv[1:]: print(json.dumps(json.load(open(name))))' "$folder"/*.json >"$folder/rows"
+  mv "$folder/rows" $kept
+  echo "$2" >>results/baselines/reasons.txt
+  exit
+fi
+PYTHONPATH=scripts .venv/bin/python -m mb.gate $kept "$folder"

@@ -1,0 +1,1 @@
+"""Compares rows of two builds and says which metrics became worse."""
