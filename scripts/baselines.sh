@@ -3,7 +3,7 @@
 # Usage: scripts/baselines.sh [--refresh REASON]
 #
 # --refresh writes the rows anew and puts the reason into results/baselines/reasons.txt.
-# Exits as python -m mb.gate does.
+# Exits as mb gate does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=${MESHBENCH:-build/cpu/bench/meshbench}
@@ -34,4 +34,4 @@ for name in sys.argv[1:]: print(json.dumps(json.load(open(name))))' "$folder"/*.
   echo "$2" >>results/baselines/reasons.txt
   exit
 fi
-PYTHONPATH=scripts .venv/bin/python -m mb.gate $kept "$folder"
+.venv/bin/mb gate $kept "$folder"

@@ -25,7 +25,8 @@ inline void check(cudaError_t code, const char* what) {
   if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice)
     hint = "; 'nvidia-smi' tells which driver and devices there are";
   if (code == cudaErrorIllegalAddress || code == cudaErrorLaunchFailure)
-    hint = "; the fault is of an earlier kernel: run again with CUDA_LAUNCH_BLOCKING=1 to see which";
+    hint =
+        "; the fault is of an earlier kernel: run again with CUDA_LAUNCH_BLOCKING=1 to see which";
   throw Error(cat(what, ": ", cudaGetErrorName(code), ", ", cudaGetErrorString(code), hint));
 }
 inline void check(cublasStatus_t code, const char* what) {

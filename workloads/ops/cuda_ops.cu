@@ -62,8 +62,6 @@ template <class Kind, class T>
 void run(const Kind& op, const Call<T>&) {
   throw Error(cat("GPUs have no kernel of ", name_of(Op{op}),
                   " yet: give a mesh without cp and ep, and a model without experts"));
-}),
-                  " yet: give a mesh without cp and ep, and a model without experts"));
 }
 
 struct StreamOps::State {

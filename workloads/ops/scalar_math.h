@@ -1,5 +1,5 @@
-// exp, log, sigmoid and square root. fp32 without branches or library calls, so that loops vectorise;
-// fp64 by the C library.
+// exp, log, sigmoid and square root. fp32 without branches or library calls, so that loops
+// vectorise; fp64 by the C library.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,9 @@ import json
 import pytest
 
 from conftest import make_row
+from mb import main as entry
 from mb.gate import registry, verdict
-from mb.gate.__main__ import main
+from mb.gate.command import main
 
 
 def changed(row, **metrics):
@@ -122,4 +123,4 @@ def test_t29_the_same_input_gives_the_same_bytes_and_text_agrees(row_file, capsy
 
 
 def test_a_file_that_is_not_there_exits_with_4(tmp_path):
-    assert main([str(tmp_path / "none.json"), str(tmp_path / "none.json")]) == 4
+    assert entry.main(["gate", str(tmp_path / "none.json"), str(tmp_path / "none.json")]) == 4

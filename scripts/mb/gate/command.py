@@ -1,15 +1,18 @@
-"""python -m mb.gate [--json] BASE CANDIDATE: exact and counted metrics of rows held to those of a base.
+"""Holds exact and counted metrics of rows to those of a base: virtual time, traffic, planned memory.
 
-BASE and CANDIDATE are files or folders of rows, as meshbench writes them with -o. Exits with 0 if none became
-worse, 1 if one did, 3 if one could not be judged, 4 if the two have no case in common or cannot be read.
+BASE and CANDIDATE are files or folders of rows, as meshbench writes them with -o.
 """
 
 import argparse
 import json
-import sys
 
-import rows
+from mb import exit_codes, rows
 from mb.gate import verdict
+
+EXAMPLES = """Examples:
+  mb gate results/baselines/rows.jsonl new.jsonl
+  mb gate --json base/ candidate/
+"""
 
 
 def _line(finding):
@@ -21,18 +24,15 @@ def _line(finding):
     return f"{finding['verdict']:<16}  {finding['metric']}  {told}\n{'':18}meshbench run {finding['case']}"
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m mb.gate", description=__doc__.split("\n\n", 1)[1],
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="mb gate", description=__doc__,
+                                     epilog=f"{EXAMPLES}\n{exit_codes.HELP}",
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("base")
-    parser.add_argument("candidate")
+    parser.add_argument("base", metavar="BASE")
+    parser.add_argument("candidate", metavar="CANDIDATE")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options = parser.parse_args(arguments)
-    try:
-        base, candidate = rows.load([options.base]), rows.load([options.candidate])
-    except rows.RowError as error:
-        print(f"gate: {error}", file=sys.stderr)
-        return 4
+    options = parser.parse_args(argv)
+    base, candidate = rows.load([options.base]), rows.load([options.candidate])
     findings = verdict.compare(base, candidate)
     code = verdict.exit_code(findings)
     counts = {name: n for name in verdict.ORDER if (n := sum(f["verdict"] == name for f in findings))}
@@ -45,7 +45,3 @@ def main(arguments=None):
     said = ", ".join(f"{n} {name}" for name, n in counts.items()) or "nothing to compare"
     print(f"gate: {said}; {len(base)} rows of the base, {len(candidate)} of the candidate; exit {code}")
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
