@@ -12,11 +12,11 @@
 
 namespace mb {
 
-enum class Activity { kKernel, kCopy, kPeerCopy, kMemset };
+enum class Activity : std::uint8_t { kernel, copy, peer_copy, memset };
 
 // Work on a device. Times are on one clock; a tracer out of device buffers reports zeros.
 struct ActivityRecord {
-  Activity kind = Activity::kKernel;
+  Activity kind = Activity::kernel;
   std::int64_t start_ns = 0, end_ns = 0;
   std::uint32_t device = 0, stream = 0;
   std::uint32_t correlation = 0;
@@ -60,6 +60,7 @@ struct ActivityTimeline {
   TraceQuality quality;
 };
 
+// What each instruction had the devices do, of work that lies wholly inside `window`.
 ActivityTimeline join(const ActivityRecords& records, Span window);
 
 }  // namespace mb

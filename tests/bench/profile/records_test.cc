@@ -6,7 +6,7 @@ namespace mb {
 namespace {
 
 ActivityRecord work(std::int64_t start, std::int64_t end, std::uint32_t correlation) {
-  return {Activity::kKernel, start, end, 0, 7, correlation, "same name"};
+  return {Activity::kernel, start, end, 0, 7, correlation, "same name"};
 }
 
 TEST(Records, JoinsUnorderedRecordsAndKeepsGapsOutOfBusyTime) {
