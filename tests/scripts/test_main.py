@@ -1,13 +1,11 @@
 """The entry command: its verbs, its exit codes, and what becomes of errors."""
 
-import io
 import sys
 import types
 
 import pytest
 
 from mb import main as entry
-from mb import terminal
 from mb.errors import UserError
 from mb.exit_codes import ExitCode
 
@@ -60,11 +58,3 @@ def test_every_verb_has_help_with_examples(name, capsys):
         entry.main([name, "--help"])
     shown = capsys.readouterr().out
     assert done.value.code == 0 and shown.count(f"  mb {name} ") >= 2 and "Exit codes" in shown
-
-
-@pytest.mark.parametrize("choice, environment, coloured", [
-    ("auto", {}, False), ("always", {"NO_COLOR": "1"}, True), ("auto", {"FORCE_COLOR": "1"}, True),
-    ("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, False), ("never", {"FORCE_COLOR": "1"}, False),
-    ("auto", {"NO_COLOR": "", "CLICOLOR_FORCE": "1"}, True)])
-def test_colour_follows_flag_then_environment_then_terminal(choice, environment, coloured):
-    assert terminal.wants_colour(io.StringIO(), choice, environment) is coloured
