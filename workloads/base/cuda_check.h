@@ -4,19 +4,9 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
-
 #include "workloads/base/error.h"
 
 namespace mb {
-
-// A device has not the memory that was asked for.
-class OutOfDeviceMemory : public Error {
- public:
-  OutOfDeviceMemory(const std::string& message, std::int64_t needed, std::int64_t available)
-      : Error(message), needed_bytes(needed), available_bytes(available) {}
-  std::int64_t needed_bytes, available_bytes;
-};
 
 // `what` is the function's name. What to try is told where there is something.
 inline void check(cudaError_t code, const char* what) {

@@ -143,16 +143,7 @@ void run(const NormGradient& op, const KernelCall<T>& call) {
 template <class T>
 void run(const Matmul& op, const KernelCall<T>& call) {
   using M = Main<T>;
-  const MatmulShape shape{.m = op.m,
-                          .n = op.n,
-                          .k = op.k,
-                          .lda = op.transpose_a ? op.m : op.k,
-                          .ldb = op.transpose_b ? op.k : op.n,
-                          .ldc = op.n,
-                          .transpose_a = op.transpose_a,
-                          .transpose_b = op.transpose_b,
-                          .bias = op.bias,
-                          .accumulate = op.accumulate};
+  const MatmulShape shape = shape_of(op);
   const T* bias = op.bias ? in<T>(call, 2) : nullptr;
   if (call.half_matmul) {
     return call.half_matmul(shape, in<T>(call, 0), in<T>(call, 1), bias, out<void>(call, 0),

@@ -41,27 +41,19 @@ void run(const GradientNorm& op, const KernelCall<T>& call) {
 
 template <class T>
 void run(const UpdateParameters& op, const KernelCall<T>& call) {
-  using M = Main<T>;
   const double* scalars = in<double>(call, 1);
   if (!is_finite(scalars[2])) return;
   const UpdateRule rule = rule_of(op);
   const double scale = gradient_scale(scalars, scalars[4], op.clip);
   const std::int64_t updates = call.context.step + 1 - static_cast<std::int64_t>(scalars[6]);
-  const std::int64_t begin = slice_begin(op.slice, call.context);
-  const M* gradient = in<M>(call, 0) + (op.whole_gradient ? begin : 0);
-  M* value = out<M>(call, 0) + (kIsMain<T> && op.whole_value ? begin : 0);
-  M* m = op.moments ? out<M>(call, 1) : nullptr;
-  M* v = op.moments ? out<M>(call, 2) : nullptr;
-  T* rounded = nullptr;
-  if constexpr (!kIsMain<T>)
-    rounded = out<T>(call, op.moments ? 3 : 1) + (op.whole_value ? begin : 0);
+  const UpdateOperands<T> to = update_operands<T>(op, call);
   for_each_segment(op.slice, call.context, [&](const Segment& s, std::int64_t at, std::int64_t n) {
-    T* rounded_at = rounded ? rounded + at : nullptr;
+    T* rounded_at = to.rounded ? to.rounded + at : nullptr;
     if (op.moments) {
-      adamw(kTeam, rule, s.decay ? op.weight_decay : 0, scale, updates, n, gradient + at,
-            value + at, m + at, v + at, rounded_at);
+      adamw(kTeam, rule, s.decay ? op.weight_decay : 0, scale, updates, n, to.gradient + at,
+            to.value + at, to.m + at, to.v + at, rounded_at);
     } else {
-      sgd(kTeam, op.learning_rate, scale, n, gradient + at, value + at, rounded_at);
+      sgd(kTeam, op.learning_rate, scale, n, to.gradient + at, to.value + at, rounded_at);
     }
   });
 }

@@ -112,44 +112,29 @@ struct AttentionShape {
     const std::int64_t s = op.sequence, d = op.head_dim, of_scores = group * s * row;
     const int batch = static_cast<int>(op.kv_heads);
     const DType in = dtype_of<T>();
-    to_scores = {.m = s,
-                 .n = s,
-                 .k = d,
-                 .lda = q_row,
-                 .ldb = q_row,
-                 .ldc = row,
-                 .transpose_b = true,
-                 .in = in,
-                 .out = main_dtype(in),
-                 .batch = batch,
-                 .stride_a = group * d,
-                 .stride_b = d,
-                 .stride_c = of_scores};
-    to_rows = {.m = s,
-               .n = d,
-               .k = s,
-               .lda = row,
-               .ldb = q_row,
-               .ldc = out_row,
-               .in = in,
-               .out = in,
-               .batch = batch,
-               .stride_a = of_scores,
-               .stride_b = d,
-               .stride_c = group * d};
-    to_keys = {.m = s,
-               .n = d,
-               .k = s,
-               .lda = row,
-               .ldb = q_row,
-               .ldc = q_row,
-               .transpose_a = true,
-               .in = in,
-               .out = main_dtype(in),
-               .batch = batch,
-               .stride_a = of_scores,
-               .stride_b = group * d,
-               .stride_c = d};
+    to_scores = {
+        {.m = s, .n = s, .k = d, .lda = q_row, .ldb = q_row, .ldc = row, .transpose_b = true},
+        in,
+        main_dtype(in),
+        batch,
+        group * d,
+        d,
+        of_scores};
+    to_rows = {{.m = s, .n = d, .k = s, .lda = row, .ldb = q_row, .ldc = out_row},
+               in,
+               in,
+               batch,
+               of_scores,
+               d,
+               group * d};
+    to_keys = {
+        {.m = s, .n = d, .k = s, .lda = row, .ldb = q_row, .ldc = q_row, .transpose_a = true},
+        in,
+        main_dtype(in),
+        batch,
+        of_scores,
+        group * d,
+        d};
   }
 };
 

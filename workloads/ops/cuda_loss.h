@@ -205,22 +205,15 @@ struct UpdatePart {
 };
 template <class T>
 void run(const UpdateParameters& op, const Call<T>& call) {
-  using M = Main<T>;
-  const std::int64_t begin = slice_begin(op.slice, call.context);
-  const M* gradient = in<M>(call, 0) + (op.whole_gradient ? begin : 0);
-  M* value = out<M>(call, 0) + (kIsMain<T> && op.whole_value ? begin : 0);
-  M* m = op.moments ? out<M>(call, 1) : nullptr;
-  M* v = op.moments ? out<M>(call, 2) : nullptr;
-  T* rounded = nullptr;
-  if constexpr (!kIsMain<T>)
-    rounded = out<T>(call, op.moments ? 3 : 1) + (op.whole_value ? begin : 0);
+  const UpdateOperands<T> to = update_operands<T>(op, call);
   for_each_segment(op.slice, call.context, [&](const Segment& s, std::int64_t at, std::int64_t n) {
     UpdateRule rule = rule_of(op);
     if (!s.decay) rule.weight_decay = 0;
     using Part = UpdatePart<T>;
     rows(call, (n + Part::kPart - 1) / Part::kPart,
-         Part{rule, in<double>(call, 1), gradient + at, value + at, m ? m + at : nullptr,
-              v ? v + at : nullptr, rounded ? rounded + at : nullptr, n, call.context.step});
+         Part{rule, in<double>(call, 1), to.gradient + at, to.value + at,
+              to.m ? to.m + at : nullptr, to.v ? to.v + at : nullptr,
+              to.rounded ? to.rounded + at : nullptr, n, call.context.step});
   });
 }
 

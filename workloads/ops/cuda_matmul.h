@@ -12,16 +12,13 @@
 #include <utility>
 
 #include "workloads/base/dtype.h"
+#include "workloads/ops/matmul.h"
 
 namespace mb::cuda {
 
-// c[m, n] = a b (+ bias[n] on each row) (+ c), `batch` times. a is [m, k], or stored [k, m] if
-// transpose_a; b alike. Leading dimensions and strides from one product of a batch to the next are
-// in elements, of the matrix as stored.
-struct Product {
-  std::int64_t m, n, k;
-  std::int64_t lda, ldb, ldc;
-  bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
+// A matrix product, `batch` times; strides from one to the next are in elements, of the matrix as
+// stored.
+struct Product : MatmulShape {
   DType in = DType::fp32, out = DType::fp32;  // of a, b and bias; of c
   int batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
@@ -37,8 +34,8 @@ class MatmulLibrary {
   MatmulLibrary(const MatmulLibrary&) = delete;
   MatmulLibrary& operator=(const MatmulLibrary&) = delete;
 
-  // The algorithm is chosen when a product with operands so aligned is first seen. fp64 has no
-  // bias.
+  // The algorithm is chosen when a product with operands so aligned is first seen. Throws Error for
+  // a bias in fp64, or where c is of another type than a and b.
   void run(cudaStream_t stream, const Product& product, const void* a, const void* b,
            const void* bias, void* c);
 

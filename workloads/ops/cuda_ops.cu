@@ -1,9 +1,7 @@
 // Enqueues operations. Compiled by nvcc, and by the host's compiler for
 // tests/support/cuda_emulation.
-#include <exception>
-#include <mutex>
+#include <type_traits>
 #include <variant>
-#include <vector>
 
 #include "workloads/ops/cuda_attention.h"
 #include "workloads/ops/cuda_call.h"
@@ -30,18 +28,7 @@ struct BiasRow {
 template <class T>
 void run(const Matmul& op, const Call<T>& call) {
   const DType in_type = dtype_of<T>();
-  Product product{.m = op.m,
-                  .n = op.n,
-                  .k = op.k,
-                  .lda = op.transpose_a ? op.m : op.k,
-                  .ldb = op.transpose_b ? op.k : op.n,
-                  .ldc = op.n,
-                  .transpose_a = op.transpose_a,
-                  .transpose_b = op.transpose_b,
-                  .bias = op.bias,
-                  .accumulate = op.accumulate,
-                  .in = in_type,
-                  .out = op.to_main ? main_dtype(in_type) : in_type};
+  Product product{shape_of(op), in_type, op.to_main ? main_dtype(in_type) : in_type};
   const void* bias = op.bias ? call.reads[2] : nullptr;
   if (op.bias &&
       (in_type == DType::fp64 || product.out != in_type)) {  // where there is no epilogue

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <exception>
-#include <vector>
+#include <memory>
+#include <utility>
 
 #include "workloads/ops/cuda_call.h"
 #include "workloads/ops/tokens.h"
@@ -70,30 +71,15 @@ class TokenLoader {
   }
 
   void fill(const Work& work) {
-    const LoadBatch& op = work.op;
-    const OpContext& context = work.context;
-    std::int32_t* tokens = op.tokens ? staging_ : nullptr;
-    std::int32_t* labels = op.labels ? staging_ + (op.tokens ? work.rows : 0) : nullptr;
-    const auto from_source = [&](std::int32_t* to_tokens, std::int32_t* to_labels) {
-      context.batches->load(context.step, context.data_index, context.micro_batch, op.batch,
-                            op.sequence, to_tokens, to_labels);
-    };
-    if (!is_split(op.split)) return from_source(tokens, labels);
-    const std::int64_t size = op.batch * op.sequence;
-    whole_.resize(2 * size);
-    from_source(tokens ? whole_.data() : nullptr, labels ? whole_.data() + size : nullptr);
-    for (std::int64_t row = 0; row < work.rows; ++row) {
-      const TokenPlace place = place_of_row(op.split, op.batch, op.sequence, context.context_index,
-                                            context.shard_index, row);
-      const std::int64_t at = place.sequence * op.sequence + place.position;
-      if (tokens) tokens[row] = whole_[at];
-      if (labels) labels[row] = whole_[size + at];
-    }
+    void* to[2];
+    std::size_t wanted = 0;
+    if (work.op.tokens) to[wanted++] = staging_;
+    if (work.op.labels) to[wanted] = staging_ + wanted * work.rows, ++wanted;
+    run_cpu_op({work.op, DType::fp32}, work.context, {}, {to, wanted});
   }
 
   std::int32_t* staging_ = nullptr;
   std::int64_t entries_ = 0;
-  std::vector<std::int32_t> whole_;  // of a micro-batch that is divided
   std::exception_ptr failed_;
 };
 

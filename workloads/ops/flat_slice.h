@@ -3,11 +3,22 @@
 
 #include <cstdint>
 
+#include "workloads/base/half.h"
 #include "workloads/base/host_device.h"
 #include "workloads/base/mutation.h"
 #include "workloads/ops/launch.h"
+#include "workloads/ops/operands.h"
 
 namespace mb {
+
+// Operands of UpdateParameters where this rank's slice begins; null where there are none.
+template <class T>
+struct UpdateOperands {
+  const Main<T>* gradient;
+  Main<T>*value, *m, *v;
+  T* rounded;
+};
+
 namespace {
 
 inline int owner_of(const FlatSlice& slice, const OpContext& context) {
@@ -38,6 +49,20 @@ inline bool counts_in_norm(const FlatSlice& slice, const OpContext& context) {
 inline bool counts_in_norm(const Segment& segment, const OpContext& context) {
   return segment.copies > 0 &&
          (context.shard_index % segment.copies == 0 || mutated("norm_counts_copies"));
+}
+
+template <class T, class Call>
+UpdateOperands<T> update_operands(const UpdateParameters& op, const Call& call) {
+  using M = Main<T>;
+  const std::int64_t begin = slice_begin(op.slice, call.context);
+  UpdateOperands<T> operands{.gradient = in<M>(call, 0) + (op.whole_gradient ? begin : 0),
+                             .value = out<M>(call, 0) + (kIsMain<T> && op.whole_value ? begin : 0),
+                             .m = op.moments ? out<M>(call, 1) : nullptr,
+                             .v = op.moments ? out<M>(call, 2) : nullptr,
+                             .rounded = nullptr};
+  if constexpr (!kIsMain<T>)
+    operands.rounded = out<T>(call, op.moments ? 3 : 1) + (op.whole_value ? begin : 0);
+  return operands;
 }
 
 MB_HD bool is_finite(double x) { return __builtin_fabs(x) <= 1.7976931348623157e308; }

@@ -2,10 +2,12 @@
 // dimensions, and its two backends.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 
 #include "workloads/base/half.h"
+#include "workloads/ops/op.h"
 
 namespace mb {
 
@@ -15,8 +17,20 @@ struct MatmulShape {
   std::int64_t m, n, k;
   std::int64_t lda, ldb, ldc;
   bool transpose_a = false, transpose_b = false, bias = false, accumulate = false;
-  bool operator==(const MatmulShape&) const = default;
+  auto operator<=>(const MatmulShape&) const = default;
 };
+inline MatmulShape shape_of(const Matmul& op) {
+  return {.m = op.m,
+          .n = op.n,
+          .k = op.k,
+          .lda = op.transpose_a ? op.m : op.k,
+          .ldb = op.transpose_b ? op.k : op.n,
+          .ldc = op.n,
+          .transpose_a = op.transpose_a,
+          .transpose_b = op.transpose_b,
+          .bias = op.bias,
+          .accumulate = op.accumulate};
+}
 
 template <class T>
 using MatmulFunction = void (*)(const MatmulShape& shape, const T* a, const T* b, const T* bias,
