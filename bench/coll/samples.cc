@@ -109,7 +109,9 @@ std::optional<Range> median_interval_in_order(std::span<const double> values) {
     medians.push_back(median(values.subspan(k * each, each)));
   const double center = median(values);
   const double width = kStudent * *stdev(medians) / std::sqrt(kParts);
-  return Range{std::min(interval->low, center - width), std::max(interval->high, center + width)};
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return Range{std::min(interval->low, std::max(*least, center - width)),
+               std::max(interval->high, std::min(*most, center + width))};
 }
 
 Distribution distribution(std::span<const double> values) {

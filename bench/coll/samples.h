@@ -40,7 +40,7 @@ std::vector<double> durations_ns(const Samples& samples);
 
 // 95 % interval of the median of values that were measured one after the other: the wider of two,
 // that of all by themselves, and that of the medians of a dozen parts, where there are enough, as
-// times that follow each other are alike.
+// times that follow each other are alike. Never beyond the least and the largest value.
 std::optional<Range> median_interval_in_order(std::span<const double> values);
 
 struct Distribution {

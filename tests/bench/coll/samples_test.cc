@@ -94,5 +94,15 @@ TEST(Samples, HalfWidthSeesLevelsThatLast) {
   EXPECT_GT(*relative_half_width(levels), 0.03);
 }
 
+// A skew that is nothing for most of the time and then large has no interval below nothing.
+TEST(Samples, IntervalOfTheMedianStaysAmongTheValues) {
+  std::vector<double> skews(600, 1.0);
+  for (int i = 500; i < 600; ++i) skews[i] = 1000;
+  const std::optional<Range> interval = median_interval_in_order(skews);
+  EXPECT_EQ(interval->low, 1);
+  EXPECT_GT(interval->high, 100);
+  EXPECT_LE(interval->high, 1000);
+}
+
 }  // namespace
 }  // namespace mb
