@@ -133,8 +133,9 @@ void MpiMonitor::tell_and_end(const std::string& reason, int exit_code) {
 void MpiMonitor::end_all(const std::string& reason, int exit_code) {
   if (rank_ != 0) {
     post(0, kEnd, {.number = exit_code, .text = reason});
-    // Unless rank 0 hangs, this process is ended meanwhile; if it does, lower ranks come first.
-    std::this_thread::sleep_for(milliseconds(200 + 25 * std::min(rank_, 8)));
+    // Unless rank 0 hangs, this process is ended meanwhile; if it does, lower ranks come first. A
+    // rank that waits for a core on a busy machine does not hang.
+    std::this_thread::sleep_for(milliseconds(2000 + 250 * std::min(rank_, 8)));
   }
   tell_and_end(reason, exit_code);
   std::this_thread::sleep_for(std::chrono::seconds(2));
