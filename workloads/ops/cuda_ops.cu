@@ -102,4 +102,6 @@ void StreamOps::run(const Op& op, const OpContext& context, std::span<const void
   state_->run(op, context, reads.data(), writes.data(), false);
 }
 
+void StreamOps::rethrow() { state_->loader.rethrow(); }
+
 }  // namespace mb::cuda

@@ -24,6 +24,9 @@ class StreamOps {
   void run(const Op& op, const OpContext& context, std::span<const void* const> reads,
            std::span<void* const> writes);
 
+  // Throws what the loading of tokens has thrown, once the stream has done what was enqueued.
+  void rethrow();
+
   struct State;
 
  private:

@@ -38,8 +38,7 @@ Heap& heap() {
 }
 
 bool all_are(const std::byte* data, std::size_t n, unsigned char value) {
-  // Each byte is the one before it.
-  return n == 0 || (data[0] == std::byte{value} && std::memcmp(data, data + 1, n - 1) == 0);
+  return n == 0 || (*data == std::byte{value} && std::memcmp(data, data + 1, n - 1) == 0);
 }
 
 std::string name_of(const Block& block) {
