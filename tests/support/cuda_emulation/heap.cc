@@ -13,7 +13,7 @@ namespace mb::cuda_emulation {
 namespace {
 
 constexpr std::size_t kGuard = 256;
-constexpr std::size_t kKept = 64 << 20;                     // bytes of freed blocks
+constexpr std::size_t kKept = 16 << 20;                     // bytes of freed blocks
 constexpr unsigned char kGuardByte = 0xa5, kPoison = 0xff;  // NaN in every floating-point type
 
 struct Block {
