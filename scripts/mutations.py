@@ -48,6 +48,9 @@ mean_instead_of_sum           | pytorch#162338                    | traps_test  
 size_as_count                 | llm.c                             | traps_test        | StepScalars.NextToTheSumsAreSummedByNobody
 """
 
+# Faults that cost time or traffic and change no number: `mb gate --builds` notices them, see results/gate/notes.md.
+COSTS = ["gelu_repeated", "gathered_twice"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
