@@ -10,6 +10,7 @@ import json
 import lzma
 import math
 import pathlib
+import re
 
 from mb.errors import UserError
 
@@ -162,7 +163,7 @@ def _text(value):
 def metric(row, name):
     """{value, min, max, n, ...} of a metric that was measured, else None."""
     found = row["metrics"].get(name)
-    if found is None or found["value"] is None:
+    if found is None or found["value"] is None or not math.isfinite(found["value"]):
         return None
     samples = found.get("samples") or [found["value"]]
     return {**found, "min": min(samples), "max": max(samples)}
@@ -173,13 +174,20 @@ def value(row, name):
     return None if found is None else found["value"]
 
 
+def axes(row):
+    """Ranks by axis; of a row that was not run, as its case says."""
+    if "mesh" in row:
+        return row["mesh"]["axes"]
+    return {name: int(count) for name, count in re.findall(r"([a-z]+)(\d+)", str(row["params"].get("mesh", "")))}
+
+
 def stages(row):
-    return row["mesh"]["axes"].get("pp", 1)
+    return axes(row).get("pp", 1)
 
 
 def micro_batches(row):
     """Micro-batches of a pipeline in a step."""
-    params, ranks = row["params"], row["mesh"]["axes"]
+    params, ranks = row["params"], axes(row)
     if "micro_batches" in params:
         return int(params["micro_batches"])
     shares = ranks.get("rdp", 1) * ranks.get("dp", 1) * ranks.get("ep", 1)
