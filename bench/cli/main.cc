@@ -22,7 +22,8 @@ int guarded(int argc, char** argv) {
       "  meshbench sim case=textbook-100b\n"
       "  meshbench plan model=gpt-1m mesh=pp4 global_batch=8\n"
       "  meshbench coll op=all_reduce mesh=dp2.tp2 axis=tp\n"
-      "\nExit codes: 0 done; 2 the command or the case is wrong; 3 the run failed or its numbers "
+      "\nExit codes: 0 done; 1 doctor found what would fail; 2 the command or the case is wrong; 3 "
+      "the run failed or its numbers "
       "are not those of one rank;\n"
       "4 an input cannot be read; 66 out of memory; 70 a fault of this program; 130 interrupted.",
       "meshbench");
@@ -38,6 +39,7 @@ int guarded(int argc, char** argv) {
   mb::add_traffic(app);
   mb::add_memory(app);
   mb::add_coll(app);
+  mb::add_doctor(app);
   mb::add_models(app);
   mb::add_machines(app);
   mb::add_schedules(app);

@@ -16,8 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
 VERBS = [
-    "run", "sim", "check", "plan", "theory", "place", "traffic", "memory", "coll", "models", "machines", "schedules",
-    "cases",
+    "run", "sim", "check", "plan", "theory", "place", "traffic", "memory", "coll", "doctor", "models", "machines",
+    "schedules", "cases",
 ]
 SMALL = ["model=gpt-tiny", "mesh=dp2.pp2", "global_batch=8", "steps=2", "warm_up=1"]
 
@@ -329,3 +329,30 @@ def test_counters_of_a_step_benchmark_are_finite(tmp_path):
     entry = strict(out.read_text())["benchmarks"][0]
     for counter in ["tokens_per_s", "bubble_fraction", "exposed_comm_s", "peak_bytes", "peak_activation_bytes"]:
         assert entry[counter] > 0
+
+
+def test_doctor_is_content_with_what_this_build_can_do():
+    done = run("doctor", "mode=threads", "--json")
+    assert done.returncode == 0, done.stderr
+    report = strict(done.stdout)
+    assert report["would_fail"] == 0
+    assert {"cores", "memory", "time source", "MPI", "build"} <= {check["check"] for check in report["checks"]}
+
+
+def test_doctor_fails_where_what_was_asked_for_would():
+    asked = run("doctor", "mode=cuda")
+    failing = [check for check in strict(run("doctor", "mode=cuda", "--json").stdout)["checks"]
+               if check["verdict"] == "would fail"]
+    assert asked.returncode == (1 if failing else 0)
+    assert all(check["advice"] for check in failing)
+    assert asked.stdout.count("would fail  ") == len(failing)
+
+
+@pytest.mark.parametrize("words, message", [
+    (["mode=gpu"], "mode=gpu: give one of threads, mpi, sim, cuda, cuda+threads, cuda+mpi"),
+    (["dtype=bf16"], "doctor knows no dtype=bf16; give mode="),
+    (["mode=cuda", "mode=mpi"], "doctor takes one word, mode=; leave out mode=mpi")])
+def test_doctor_refuses_what_it_does_not_know(words, message):
+    done = run("doctor", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
