@@ -6,6 +6,7 @@ xz (.jsonl.xz), or a folder of these.
 
 import argparse
 import csv
+import functools
 import json
 import lzma
 import math
@@ -32,6 +33,7 @@ def _parse(text, where):
         raise RowError(f"{where}: not a row: {error}; write it again with meshbench run --out") from None
 
 
+@functools.cache
 def _validator():
     import jsonschema
 
