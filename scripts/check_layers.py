@@ -28,6 +28,7 @@ ORDER = [
     "bench/analysis",
     "bench/profile",
     "bench/report",
+    "bench/doctor",
     "bench/coll",
     "bench/cli",
     "bench/micro",

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/ranks.h"
@@ -21,21 +22,24 @@ int guarded(int argc, char** argv) {
       "  meshbench sim case=textbook-100b\n"
       "  meshbench plan model=gpt-1m mesh=pp4 global_batch=8\n"
       "  meshbench coll op=all_reduce mesh=dp2.tp2 axis=tp\n"
-      "\nExit codes: 0 done; 2 the command or the case is wrong; 3 the run failed or its numbers "
+      "\nExit codes: 0 done; 1 doctor found what would fail; 2 the command or the case is wrong; 3 "
+      "the run failed or its numbers "
       "are not those of one rank;\n"
-      "4 an input cannot be read; 70 a fault of this program; 130 interrupted.",
+      "4 an input cannot be read; 66 out of memory; 70 a fault of this program; 130 interrupted.",
       "meshbench");
   app.set_version_flag("--version", mb::build_text());
   app.require_subcommand(1);
   app.fallthrough(false);
   mb::add_run(app);
   mb::add_sim(app);
+  mb::add_check(app);
   mb::add_plan(app);
   mb::add_theory(app);
   mb::add_place(app);
   mb::add_traffic(app);
   mb::add_memory(app);
   mb::add_coll(app);
+  mb::add_doctor(app);
   mb::add_models(app);
   mb::add_machines(app);
   mb::add_schedules(app);
@@ -72,6 +76,10 @@ int main(int argc, char** argv) {
         stderr,
         "meshbench: cannot write all of the output; is the disk full, or the pipe closed?\n");
     return mb::kExitNoData;
+  } catch (const std::bad_alloc&) {
+    return mb::fail("meshbench",
+                    "out of memory; give a smaller model or micro_batch, more ranks, or mode=sim",
+                    mb::kExitOutOfMemory);
   } catch (const std::exception& error) {
     return mb::fail("meshbench", mb::cat("internal error: ", error.what()), mb::kExitInternal);
   }

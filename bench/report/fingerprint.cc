@@ -8,11 +8,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "bench/report/build.h"
+#include "bench/report/system_files.h"
 
 extern char** environ;
 
@@ -21,43 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// First line of a file; nothing if it cannot be read.
-Fact line_of(const fs::path& path) {
-  std::ifstream in(path);
-  std::string line;
-  if (!std::getline(in, line)) return {};
-  return line;
-}
-
-// The choice in brackets of a line such as "always [madvise] never".
-Fact chosen_of(const fs::path& path) {
-  const Fact fact = line_of(path);
-  const auto* line = std::get_if<std::string>(&fact);
-  if (!line) return {};
-  const std::size_t open = line->find('['), close = line->find(']');
-  if (open == std::string::npos || close == std::string::npos) return *line;
-  return line->substr(open + 1, close - open - 1);
-}
-
-// "key : value" lines of /proc/cpuinfo and /proc/meminfo.
-std::multimap<std::string, std::string> fields_of(const char* path) {
-  std::multimap<std::string, std::string> fields;
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    const std::size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    std::string key = line.substr(0, colon), value = line.substr(colon + 1);
-    key.erase(key.find_last_not_of(" \t") + 1);
-    value.erase(0, std::min(value.find_first_not_of(" \t"), value.size()));
-    fields.emplace(std::move(key), std::move(value));
-  }
-  return fields;
-}
-
-Fact first_of(const std::multimap<std::string, std::string>& fields, const char* key) {
-  const auto found = fields.find(key);
-  return found == fields.end() ? Fact{} : Fact{found->second};
-}
+Fact fact_of(std::optional<std::string> text) { return text ? Fact{std::move(*text)} : Fact{}; }
 
 // CPUs that this process may run on, and the share of them that its control group allows.
 std::int64_t usable_cpus() {
@@ -65,23 +28,9 @@ std::int64_t usable_cpus() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return sysconf(_SC_NPROCESSORS_ONLN);
   std::int64_t cpus = CPU_COUNT(&set);
-  std::ifstream quota("/sys/fs/cgroup/cpu.max");
-  double limit = 0, period = 0;
-  if (quota >> limit >> period && period > 0)
-    cpus = std::min(cpus, static_cast<std::int64_t>(std::ceil(limit / period)));
+  if (const std::optional<double> quota = cpu_quota("/"))
+    cpus = std::min(cpus, static_cast<std::int64_t>(std::ceil(*quota)));
   return cpus;
-}
-
-Fact entries_named(const fs::path& folder, std::string_view prefix) {
-  std::error_code error;
-  std::int64_t count = 0;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    const bool numbered = name.size() > prefix.size() &&
-                          std::isdigit(static_cast<unsigned char>(name[prefix.size()])) != 0;
-    count += name.starts_with(prefix) && (prefix.empty() || numbered);
-  }
-  return error || count == 0 ? Fact{} : Fact{count};
 }
 
 // "2 x NVIDIA H100", from the driver's files.
@@ -89,8 +38,8 @@ Fact gpus() {
   std::map<std::string, int> models;
   std::error_code error;
   for (const auto& gpu : fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
-    const Fact model = first_of(fields_of((gpu.path() / "information").c_str()), "Model");
-    if (const auto* name = std::get_if<std::string>(&model)) ++models[*name];
+    if (const auto model = first_of(fields_of(gpu.path() / "information"), "Model"))
+      ++models[*model];
   }
   std::string text;
   for (const auto& [name, count] : models)
@@ -98,10 +47,9 @@ Fact gpus() {
   return text.empty() ? Fact{} : Fact{text};
 }
 
-Fact virtualized(const std::multimap<std::string, std::string>& cpu) {
-  const Fact flags = first_of(cpu, "flags");
-  const auto* text = std::get_if<std::string>(&flags);
-  return text ? Fact{text->find(" hypervisor") != std::string::npos} : Fact{};
+Fact virtualized(const Fields& cpu) {
+  const std::optional<std::string> flags = first_of(cpu, "flags");
+  return flags ? Fact{flags->find(" hypervisor") != std::string::npos} : Fact{};
 }
 
 std::string text_of(const Fact& fact) {
@@ -119,6 +67,7 @@ std::map<std::string, Fact> hard_facts() {
   const auto cpu = fields_of("/proc/cpuinfo"), memory = fields_of("/proc/meminfo");
   std::set<std::string> sockets;
   for (auto [i, end] = cpu.equal_range("physical id"); i != end; ++i) sockets.insert(i->second);
+  const std::int64_t nodes = numbered_entries("/sys/devices/system/node", "node");
   utsname system{};
   uname(&system);
   const BuildInfo build = build_info();
@@ -128,10 +77,10 @@ std::map<std::string, Fact> hard_facts() {
       transport += name + '=' + value + ' ';
   std::map<std::string, Fact> facts = {
       {"architecture", std::string(system.machine)},
-      {"cpu_model", first_of(cpu, "model name")},
+      {"cpu_model", fact_of(first_of(cpu, "model name"))},
       {"usable_cpus", usable_cpus()},
       {"sockets", sockets.empty() ? Fact{} : Fact{static_cast<std::int64_t>(sockets.size())}},
-      {"numa_nodes", entries_named("/sys/devices/system/node", "node")},
+      {"numa_nodes", nodes == 0 ? Fact{} : Fact{nodes}},
       {"ram_gib", Fact{}},
       {"gpus", gpus()},
       {"virtualized", virtualized(cpu)},
@@ -150,15 +99,16 @@ std::map<std::string, Fact> soft_facts() {
   uname(&system);
   double load = 0;
   const bool loaded = getloadavg(&load, 1) == 1;
-  return {{"hostname", std::string(system.nodename)},
-          {"kernel", std::string(system.release)},
-          {"microcode", first_of(cpu, "microcode")},
-          {"governor", line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")},
-          {"no_turbo", line_of("/sys/devices/system/cpu/intel_pstate/no_turbo")},
-          {"smt", line_of("/sys/devices/system/cpu/smt/control")},
-          {"transparent_huge_pages", chosen_of("/sys/kernel/mm/transparent_hugepage/enabled")},
-          {"aslr", line_of("/proc/sys/kernel/randomize_va_space")},
-          {"load_average", loaded ? Fact{load} : Fact{}}};
+  return {
+      {"hostname", std::string(system.nodename)},
+      {"kernel", std::string(system.release)},
+      {"microcode", fact_of(first_of(cpu, "microcode"))},
+      {"governor", fact_of(line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))},
+      {"no_turbo", fact_of(line_of("/sys/devices/system/cpu/intel_pstate/no_turbo"))},
+      {"smt", fact_of(line_of("/sys/devices/system/cpu/smt/control"))},
+      {"transparent_huge_pages", fact_of(chosen_of("/sys/kernel/mm/transparent_hugepage/enabled"))},
+      {"aslr", fact_of(line_of("/proc/sys/kernel/randomize_va_space"))},
+      {"load_average", loaded ? Fact{load} : Fact{}}};
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // Comm: how the ranks of one process group exchange bytes. One object per (rank, process group,
 // stream).
 //
-// Calls block until this rank's buffers may be used again. Every member must make the same calls in
-// the same order. Once any member of the world aborts, every call that waits, now or later, throws
-// Aborted.
+// Calls block until this rank's buffers may be used again, unless World::comm_on() made the Comm.
+// Every member must make the same calls in the same order. Once any member of the world aborts,
+// every call that waits, now or later, throws Aborted.
 #pragma once
 
 #include <atomic>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "parallel/comm/collective.h"
+#include "parallel/comm/native_stream.h"
 #include "workloads/base/dtype.h"
 #include "workloads/base/error.h"
 
@@ -143,6 +144,19 @@ class World {
   virtual std::unique_ptr<Comm> native_comm(const std::string& name,
                                             const std::vector<int>& members, int rank) {
     return comm(name, members, rank);
+  }
+
+  // Whether ranks on devices communicate by Comms of comm_on() (NCCL). Else theirs are those of
+  // comm(), and what a device holds goes through memory of the host.
+  virtual bool enqueues() const { return false; }
+  // As comm(), for one stream of the rank's device: operands are device memory, calls enqueue on
+  // the stream and return, sizes of all_to_all_v are on the host. All calls of the Comm come from
+  // the thread that enqueues on this stream. Sends of one rank to another in a pipeline have a
+  // group of these two, sender first, of their own. abort() must end what has been enqueued.
+  virtual std::unique_ptr<Comm> comm_on(const NativeStream& stream, const std::string& name,
+                                        const std::vector<int>& members, int rank) {
+    (void)stream, (void)members, (void)rank;
+    throw Error(cat("no Comm of this World enqueues: ", name));
   }
 
   // The first reason wins; wakes everyone who waits. Where ranks are processes, ends them all.

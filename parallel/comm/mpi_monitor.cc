@@ -126,7 +126,10 @@ void MpiMonitor::tell_and_end(const std::string& reason, int exit_code) {
   [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
   // Launchers forward what they have read before they end a process.
   std::this_thread::sleep_for(milliseconds(50));
-  link_.mpi->abort(exit_code);
+  // A library whose other threads hang in it may not come back; a launcher that sees a process end
+  // ends the rest.
+  std::thread([this, exit_code] { link_.mpi->abort(exit_code); }).detach();
+  std::this_thread::sleep_for(std::chrono::seconds(2));
   _exit(exit_code);
 }
 

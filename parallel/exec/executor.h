@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "parallel/comm/comm.h"
+#include "parallel/device/device.h"
 #include "parallel/plan/liveness.h"
 #include "parallel/plan/plan.h"
 #include "parallel/timeline/timeline.h"
@@ -53,7 +55,11 @@ class Executor {
   virtual std::vector<double> read(int rank, TensorId tensor) const = 0;
 };
 
+// What a rank of this process runs on, with kStreams streams.
+using DeviceMaker = std::function<std::unique_ptr<Device>(int rank)>;
+
 struct LiveSettings {
+  DeviceMaker make_device;  // empty: CPUs
   InitOptions init;
   const BatchSource* batches = nullptr;  // must outlive the executor
   // A run in which no rank ends an instruction for so long is aborted, and each rank's place named.
@@ -67,7 +73,7 @@ struct LiveSettings {
   // the end of a tensor fails.
   bool poison = false;
 };
-// The ranks of `world` over CPU devices, those of this process as threads. Keeps references to
+// The ranks of `world` over devices, those of this process as threads. Keeps references to
 // `plan` and `world`. `settings.delays` are the world's own business.
 std::unique_ptr<Executor> make_live_executor(const Plan& plan, const LiveSettings& settings,
                                              World& world);

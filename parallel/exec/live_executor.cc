@@ -1,4 +1,5 @@
 // The ranks of this process as threads, in step with those of other processes.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -50,8 +51,13 @@ class LiveExecutor final : public Executor {
       ranks_[rank]->run(step_, record, result.timeline.lanes[rank], result.cpu_ns[rank]);
       if (record && processes_.several()) share(rank, result);
     });
+    for (const int rank : world_.local_ranks())
+      result.clock_uncertainty_ns =
+          std::max(result.clock_uncertainty_ns, 2 * ranks_[rank]->clock_uncertainty_ns());
     ++step_;
-    result.clock_uncertainty_ns = world_.clock_uncertainty_ns();
+    if (!ranks_[world_.local_ranks().front()]->keeps_cpu_time()) result.cpu_ns.clear();
+    // Two ranks' clocks, each off by so much from its device's.
+    result.clock_uncertainty_ns += world_.clock_uncertainty_ns();
     const std::vector<double> scalars = read(0, plan_.program_of(0).scalars);
     const double tokens = std::max(scalars[1], 1.0), scale = scalars[7];
     result.training = Training{.loss = scalars[0] / tokens,
@@ -76,9 +82,11 @@ class LiveExecutor final : public Executor {
   using Clock = std::chrono::steady_clock;
 
   // Runs work(rank) on a thread for each rank of this process. Throws Error with the first reason
-  // if any fails.
+  // if any fails, or OutOfMemory if that is one.
   template <class Work>
   void on_local_ranks(Work work) const {
+    std::mutex mutex;
+    std::optional<OutOfMemory> out_of_memory;
     {
       std::vector<std::jthread> threads;
       for (const int rank : world_.local_ranks()) {
@@ -86,6 +94,12 @@ class LiveExecutor final : public Executor {
           threads.emplace_back([&, rank] {
             try {
               work(rank);
+            } catch (const OutOfMemory& error) {
+              const std::lock_guard lock(mutex);
+              const std::string text = cat("rank ", rank, ": ", error.what());
+              if (!world_.aborted())
+                out_of_memory.emplace(text, error.needed_bytes, error.free_bytes);
+              world_.abort(text);
             } catch (const std::exception& error) {
               world_.abort(error.what());
             }
@@ -97,6 +111,7 @@ class LiveExecutor final : public Executor {
         }
       }
     }
+    if (out_of_memory) throw *out_of_memory;
     require(!world_.aborted(), world_.reason());
   }
 
@@ -135,7 +150,7 @@ class LiveExecutor final : public Executor {
 
   // Fills in the other ranks' lanes and CPU times, all on the common clock.
   void share(int rank, StepResult& result) const {
-    std::vector<std::int64_t> own;
+    std::vector<std::int64_t> own = {ranks_[rank]->clock_uncertainty_ns()};
     for (const Span& span : result.timeline.lanes[rank]) {
       own.push_back(world_.common_ns(span.start_ns));
       own.push_back(world_.common_ns(span.end_ns));
@@ -143,10 +158,13 @@ class LiveExecutor final : public Executor {
     own.insert(own.end(), result.cpu_ns[rank].begin(), result.cpu_ns[rank].end());
     const std::vector<std::vector<std::int64_t>> all = processes_.gather(own);
     for (int r = 0; r < world_.size(); ++r) {
-      std::vector<Span>& lane = result.timeline.lanes[r];
-      for (std::size_t i = 0; i < lane.size(); ++i) lane[i] = {all[r][2 * i], all[r][2 * i + 1]};
-      result.cpu_ns[r].assign(all[r].begin() + 2 * static_cast<std::ptrdiff_t>(lane.size()),
-                              all[r].end());
+      result.clock_uncertainty_ns = std::max(result.clock_uncertainty_ns, 2 * all[r].front());
+      auto next = all[r].begin() + 1;
+      for (Span& span : result.timeline.lanes[r]) {
+        span = {next[0], next[1]};
+        next += 2;
+      }
+      result.cpu_ns[r].assign(next, all[r].end());
     }
   }
 

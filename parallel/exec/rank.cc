@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <span>
 #include <thread>
@@ -15,36 +14,91 @@
 #include "workloads/ops/peak.h"
 
 namespace mb {
+namespace {
+
+// Counts what a Comm carries meanwhile.
+class Counted {
+ public:
+  Counted(const Comm& comm, CommCount& count)
+      : comm_(comm), count_(count), before_(comm.carried()) {}
+  ~Counted() {
+    const CommCount after = comm_.carried();
+    count_ = {after.calls - before_.calls, after.elements - before_.elements,
+              after.bytes - before_.bytes};
+  }
+
+ private:
+  const Comm& comm_;
+  CommCount& count_;
+  const CommCount before_;
+};
+
+}  // namespace
 
 Rank::Rank(const Plan& plan, int rank, std::string name, const LiveSettings& settings, World& world)
     : plan_(plan),
       program_(plan.program_of(rank)),
       lifetimes_(program_),
       rank_(rank),
-      name_(std::move(name)),
       settings_(settings),
       world_(world),
-      device_(make_cpu_device(kStreams, cat("r", rank))),
-      memory_(plan, rank, *device_, settings.init, settings.poison) {
+      device_(settings.make_device ? settings.make_device(rank)
+                                   : make_cpu_device(kStreams, cat("r", rank))),
+      name_(device_->text().empty() ? std::move(name) : cat(name, " on ", device_->text())),
+      memory_(plan, rank, *device_, settings.init, settings.poison),
+      awaited_(program_.instructions.size()) {
   place_on(plan.mesh);
   for (const Tensor& tensor : program_.tensors) {
     if (tensor.persistent && tensor.base == kNone) counter_.take(tensor, kNone);
   }
   for (auto& standing : standing_) standing.store(kNone);
+  for (InstructionId id : program_.waits) awaited_[id] = true;
+  prepare();
+}
+
+// All that a step would otherwise allocate.
+void Rank::prepare() {
+  std::array<std::int64_t, kStreams> room{};
+  for (const Instruction& instruction : program_.instructions) {
+    const int stream = static_cast<int>(instruction.stream);
+    if (const auto* compute = std::get_if<Compute>(&instruction.action)) {
+      device_->prepare(stream, plan_.op(*compute));
+    } else if (!std::holds_alternative<Copy>(instruction.action)) {
+      std::int64_t bytes = 0;
+      for (const auto operands : {program_.reads(instruction), program_.writes(instruction)}) {
+        for (TensorId t : operands) bytes += Staging::room_of(program_.tensors[t].bytes);
+      }
+      room[stream] = std::max(room[stream], bytes);
+    }
+  }
+  if (device_->memory_is_host()) return;
+  for (int stream = 0; stream < kStreams; ++stream) {
+    staging_.emplace_back(*device_, stream);
+    staging_.back().reserve(room[stream]);
+  }
 }
 
 void Rank::make_comms() {
+  std::map<CommKey, Stream> wanted;
   for (const Instruction& instruction : program_.instructions) {
     if (std::holds_alternative<Compute>(instruction.action) ||
         std::holds_alternative<Copy>(instruction.action))
       continue;
-    comms_.try_emplace(key_of(instruction));
+    wanted.emplace(key_of(instruction), instruction.stream);
   }
-  for (auto& [key, comm] : comms_) {
-    comm = world_.comm(
-        cat(name_of(key.group), ' ', key.point_to_point ? "messages" : name_of(key.stream)),
-        plan_.mesh.members(key.group, rank_), rank_);
+  for (const auto& [key, stream] : wanted) comms_.emplace(key, make_comm(key, stream));
+}
+
+std::unique_ptr<Comm> Rank::make_comm(const CommKey& key, Stream stream) {
+  std::vector<int> members = plan_.mesh.members(key.group, rank_);
+  std::string name =
+      cat(name_of(key.group), ' ', key.point_to_point ? "messages" : name_of(key.stream));
+  if (!world_.enqueues()) return world_.comm(name, members, rank_);
+  if (key.from >= 0) {
+    members = {members[key.from], members[key.to]};
+    name += cat(' ', key.from, " to ", key.to);
   }
+  return world_.comm_on(device_->native(static_cast<int>(stream)), name, members, rank_);
 }
 
 void Rank::run(std::int64_t step, bool record, std::vector<Span>& spans,
@@ -56,8 +110,10 @@ void Rank::run(std::int64_t step, bool record, std::vector<Span>& spans,
   cpu_ns_ = &cpu_ns;
   carried_.assign(spans.size(), {});
   try {
+    device_->begin_step(record);
     submit_all();
     device_->synchronize();
+    if (record_) device_->resolve(spans);
     if (settings_.poison) memory_.bury_the_rest(lifetimes_);
   } catch (const std::exception& error) {
     world_.abort(cat(name_, ": ", error.what()));
@@ -76,10 +132,15 @@ std::string Rank::standing() const {
   return cat(name_, ": ", text.empty() ? "idle" : text);
 }
 
-Rank::CommKey Rank::key_of(const Instruction& instruction) {
+Rank::CommKey Rank::key_of(const Instruction& instruction) const {
   if (const auto* collective = std::get_if<Collective>(&instruction.action))
     return {collective->group, instruction.stream, false};
-  return {group_of(Axis::pp), Stream::pp_send, true};  // sends and receives share one
+  CommKey key{group_of(Axis::pp), Stream::pp_send, true};
+  if (!world_.enqueues()) return key;
+  key.from = key.to = plan_.mesh.coordinate(rank_, Axis::pp);
+  if (const auto* send = std::get_if<Send>(&instruction.action)) key.to = send->to;
+  if (const auto* recv = std::get_if<Recv>(&instruction.action)) key.from = recv->from;
+  return key;
 }
 
 void Rank::place_on(const Mesh& mesh) {
@@ -102,7 +163,8 @@ void Rank::submit_all() {
     for (InstructionId before : program_.after(instruction)) {
       if (!mutated("waits_left_out")) device_->wait(stream, events[before]);
     }
-    events[id] = device_->submit(stream, [this, id] { execute(id); });
+    events[id] = device_->submit(
+        stream, [this, id] { execute(id); }, awaited_[id]);
     for (TensorId t : lifetimes_.dead_after(id)) counter_.give(program_.tensors[t]);
   }
 }
@@ -128,17 +190,21 @@ class Rank::Marked {
 void Rank::execute(InstructionId id) {
   if (world_.aborted()) throw Aborted(world_.reason());
   const Instruction& instruction = program_.instructions[id];
-  std::atomic<InstructionId>& standing = standing_[static_cast<int>(instruction.stream)];
+  const int stream = static_cast<int>(instruction.stream);
+  std::atomic<InstructionId>& standing = standing_[stream];
   standing.store(id, std::memory_order_relaxed);
-  const bool timed = record_ && std::holds_alternative<Compute>(instruction.action);
+  const bool timed =
+      record_ && keeps_cpu_time() && std::holds_alternative<Compute>(instruction.action);
   const std::int64_t cpu_start = timed ? thread_cpu_ns() : 0;
-  const std::int64_t start = record_ ? now_ns() : 0;
+  std::int64_t start = 0, end = 0;
   try {
     const Marked marked(*this, instruction);
+    if (record_) start = device_->mark(stream);
     perform(id, instruction);
     if (settings_.poison && id + 1 < static_cast<InstructionId>(program_.instructions.size())) {
-      for (TensorId t : lifetimes_.dead_after(id)) memory_.bury(t);
+      for (TensorId t : lifetimes_.dead_after(id)) memory_.bury(stream, t);
     }
+    if (record_) end = device_->mark(stream);
   } catch (const Aborted&) {
     throw;
   } catch (const std::exception& error) {
@@ -148,7 +214,7 @@ void Rank::execute(InstructionId id) {
                      ": ", error.what()));
     throw;
   }
-  if (record_) (*spans_)[id] = {start, now_ns()};
+  if (record_) (*spans_)[id] = {start, end};
   if (timed) (*cpu_ns_)[id] = thread_cpu_ns() - cpu_start;
   standing.store(kNone, std::memory_order_relaxed);
   progress_.fetch_add(1, std::memory_order_relaxed);
@@ -160,58 +226,74 @@ Operand Rank::operand(TensorId id) const {
 }
 
 void Rank::perform(InstructionId id, const Instruction& instruction) {
-  const auto reads = program_.reads(instruction), writes = program_.writes(instruction);
-  if (const auto* compute = std::get_if<Compute>(&instruction.action)) {
-    std::array<const void*, kMostOperands> in;
-    std::array<void*, kMostOperands> out;
-    for (std::size_t i = 0; i < reads.size(); ++i) in[i] = address(reads[i]);
-    for (std::size_t i = 0; i < writes.size(); ++i) out[i] = address(writes[i]);
-    OpContext context = context_;
-    context.micro_batch = std::max(instruction.label.micro_batch, 0);
-    if (mutated("dropout_not_restored") && instruction.label.pass == Pass::recompute)
-      ++context.seed;
-    context.first_sample = (static_cast<std::int64_t>(context.data_index) * plan_.micro_batches +
-                            context.micro_batch) *
-                           plan_.micro_batch;
-    run_cpu_op(plan_.op(*compute), context, std::span(in.data(), reads.size()),
-               std::span(out.data(), writes.size()));
-    return;
-  }
-  if (std::holds_alternative<Copy>(instruction.action)) return copy(reads[0], writes[0]);
-  Comm& comm = *comms_.at(key_of(instruction));
-  const CommCount before = comm.carried();
-  if (const auto* send = std::get_if<Send>(&instruction.action)) {
-    const Tensor& tensor = program_.tensors[reads[0]];
-    comm.send(address(reads[0]), tensor.bytes, send->to);
-  } else if (const auto* recv = std::get_if<Recv>(&instruction.action)) {
-    comm.recv(address(writes[0]), program_.tensors[writes[0]].bytes, recv->from);
-    return;  // its communicator counts what another stream sends meanwhile
-  } else {
-    std::array<Operand, kMostOperands> in, out;
-    for (std::size_t i = 0; i < reads.size(); ++i) in[i] = operand(reads[i]);
-    for (std::size_t i = 0; i < writes.size(); ++i) out[i] = operand(writes[i]);
-    const auto& collective = std::get<Collective>(instruction.action);
-    if (collective.slices > 1) {
-      int owner = plan_.mesh.index_in(collective.owners, rank_);
-      if (mutated("tied_partitions_differ") && program_.stage > 0)
-        owner = collective.slices - 1 - owner;
-      in[0] = out[0] = slice_of(out[0], collective.slices, owner);
-    }
-    run_collective(comm, collective, std::span(in.data(), reads.size()),
-                   std::span(out.data(), writes.size()));
-  }
-  const CommCount after = comm.carried();
-  CommCount& carried = carried_[id];
-  carried = {after.calls - before.calls, after.elements - before.elements,
-             after.bytes - before.bytes};
-  if (std::holds_alternative<Send>(instruction.action))
-    carried.elements = carried.bytes / size_of(program_.tensors[reads[0]].dtype);
+  if (std::holds_alternative<Compute>(instruction.action)) return compute(instruction);
+  if (!std::holds_alternative<Copy>(instruction.action)) return communicate(id, instruction);
+  copy(static_cast<int>(instruction.stream), program_.reads(instruction)[0],
+       program_.writes(instruction)[0]);
 }
 
-void Rank::copy(TensorId from, TensorId to) const {
+void Rank::compute(const Instruction& instruction) {
+  const auto reads = program_.reads(instruction), writes = program_.writes(instruction);
+  std::array<const void*, kMostOperands> in;
+  std::array<void*, kMostOperands> out;
+  for (std::size_t i = 0; i < reads.size(); ++i) in[i] = address(reads[i]);
+  for (std::size_t i = 0; i < writes.size(); ++i) out[i] = address(writes[i]);
+  OpContext context = context_;
+  context.micro_batch = std::max(instruction.label.micro_batch, 0);
+  if (mutated("dropout_not_restored") && instruction.label.pass == Pass::recompute) ++context.seed;
+  context.first_sample =
+      (static_cast<std::int64_t>(context.data_index) * plan_.micro_batches + context.micro_batch) *
+      plan_.micro_batch;
+  device_->run(static_cast<int>(instruction.stream),
+               plan_.op(std::get<Compute>(instruction.action)), context,
+               std::span(in.data(), reads.size()), std::span(out.data(), writes.size()));
+}
+
+void Rank::communicate(InstructionId id, const Instruction& instruction) {
+  Comm& comm = *comms_.at(key_of(instruction));
+  std::array<Operand, kMostOperands> operands_in, operands_out;
+  const auto load = [this](std::span<const TensorId> tensors, std::span<Operand> into) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) into[i] = operand(tensors[i]);
+    return into.first(tensors.size());
+  };
+  const std::span<Operand> in = load(program_.reads(instruction), operands_in),
+                           out = load(program_.writes(instruction), operands_out);
+  const auto* collective = std::get_if<Collective>(&instruction.action);
+  if (collective && collective->slices > 1) {
+    int owner = plan_.mesh.index_in(collective->owners, rank_);
+    if (mutated("tied_partitions_differ") && program_.stage > 0)
+      owner = collective->slices - 1 - owner;
+    in[0] = out[0] = slice_of(out[0], collective->slices, owner);
+  }
+  const bool varies = collective && collective->kind == CollectiveKind::all_to_all_v;
+  Staging* const staging =
+      staging_.empty() ? nullptr : &staging_[static_cast<int>(instruction.stream)];
+  if (staging && !world_.enqueues()) {
+    staging->bring(in, out, varies);
+  } else if (staging && varies) {
+    staging->bring(in.subspan(1), {}, false);  // sizes
+  }
+
+  if (const auto* recv = std::get_if<Recv>(&instruction.action)) {
+    // Its communicator counts what another stream sends meanwhile.
+    comm.recv(out[0].data, out[0].elements * size_of(out[0].type),
+              world_.enqueues() ? 0 : recv->from);
+  } else {
+    const Counted counted(comm, carried_[id]);
+    if (const auto* send = std::get_if<Send>(&instruction.action)) {
+      comm.send(in[0].data, in[0].elements * size_of(in[0].type), world_.enqueues() ? 1 : send->to);
+    } else {
+      run_collective(comm, *collective, in, out);
+    }
+  }
+  if (std::holds_alternative<Send>(instruction.action)) carried_[id].elements = in[0].elements;
+  if (staging && !world_.enqueues()) staging->take_back();
+}
+
+void Rank::copy(int stream, TensorId from, TensorId to) {
   const auto start = std::chrono::steady_clock::now();
   const Tensor& tensor = program_.tensors[from];
-  std::memcpy(address(to), address(from), static_cast<std::size_t>(tensor.bytes));
+  device_->copy(stream, address(to), address(from), static_cast<std::size_t>(tensor.bytes));
   if (tensor.host == program_.tensors[to].host || settings_.host_gb_per_s == 0) return;
   const std::chrono::duration<double, std::nano> takes(static_cast<double>(tensor.bytes) /
                                                        settings_.host_gb_per_s);

@@ -1,7 +1,6 @@
 #include "parallel/exec/rank_memory.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <string_view>
 
@@ -14,15 +13,9 @@ namespace {
 
 constexpr std::byte kPoison{0xff};  // NaN in every floating-point type, -1 in int32
 
-void fill_with_poison(std::byte* at, std::int64_t bytes) {
-  std::memset(at, static_cast<int>(kPoison), static_cast<std::size_t>(bytes));
-}
-
-// Throws Error unless all is poison from the end of a tensor to where the arena places the next.
-void check_guard(const std::byte* at, std::int64_t bytes, std::string_view name) {
-  const std::int64_t end = (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-  require(std::all_of(at + bytes, at + end, [](std::byte b) { return b == kPoison; }),
-          "something has written past the end of ", name, ", of ", bytes, " bytes");
+// Where the arena places the next tensor, at the earliest.
+std::int64_t end_of(std::int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
 }
 
 }  // namespace
@@ -32,8 +25,9 @@ RankMemory::RankMemory(const Plan& plan, int rank, Device& device, const InitOpt
     : plan_(plan), program_(plan.program_of(rank)), rank_(rank), device_(device) {
   for (const bool host : {false, true}) {
     const std::int64_t bytes = host ? program_.host_bytes : program_.arena_bytes;
-    spaces_[host] = static_cast<std::byte*>(
-        device.allocate(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1))));
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    spaces_[host] =
+        static_cast<std::byte*>(host ? device.allocate_host(size) : device.allocate(size));
     if (poison) fill_with_poison(spaces_[host], bytes);
   }
   initialise(init, poison);
@@ -75,7 +69,7 @@ void RankMemory::initialise(const InitOptions& init, bool poison) {
     const Tensor& tensor = program_.tensors[t];
     const bool stays_poisoned = poison && tensor.memory != MemoryClass::moment;
     if (tensor.persistent && tensor.base == kNone && !stays_poisoned)
-      std::memset(address(t), 0, static_cast<std::size_t>(tensor.bytes));
+      device_.fill(address(t), std::byte{0}, static_cast<std::size_t>(tensor.bytes));
   }
   const int shard = plan_.mesh.coordinate(rank_, Axis::tp);
   const int expert_shard = plan_.mesh.coordinate(rank_, Axis::ep);
@@ -116,19 +110,31 @@ void RankMemory::poison_slices_of_others() {
   }
 }
 
-void RankMemory::bury(TensorId id) {
+void RankMemory::fill_with_poison(void* at, std::int64_t bytes) {
+  device_.fill(at, kPoison, static_cast<std::size_t>(bytes));
+}
+
+void RankMemory::bury(int stream, TensorId id) {
   const Tensor& tensor = program_.tensors[id];
-  auto* bytes = static_cast<std::byte*>(address(id));
-  check_guard(bytes, tensor.bytes, plan_.names[tensor.name]);
-  if (!tensor.persistent) fill_with_poison(bytes, tensor.bytes);
+  auto* at = static_cast<std::byte*>(address(id));
+  const std::string_view name = plan_.names[tensor.name];
+  device_.show(
+      stream, at + tensor.bytes, static_cast<std::size_t>(end_of(tensor.bytes) - tensor.bytes),
+      [name, bytes = tensor.bytes](std::span<const std::byte> guard) {
+        require(std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kPoison; }),
+                "something has written past the end of ", name, ", of ", bytes, " bytes");
+      });
+  if (!tensor.persistent) device_.fill(stream, at, kPoison, static_cast<std::size_t>(tensor.bytes));
 }
 // What lives to the end of the list: other streams may use it until the step is over.
 void RankMemory::bury_the_rest(const Lifetimes& lifetimes) {
+  constexpr int stream = static_cast<int>(Stream::compute);
   const auto last = static_cast<InstructionId>(program_.instructions.size()) - 1;
-  for (TensorId t : lifetimes.dead_after(last)) bury(t);
+  for (TensorId t : lifetimes.dead_after(last)) bury(stream, t);
   for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
-    if (program_.tensors[t].persistent && program_.tensors[t].base == kNone) bury(t);
+    if (program_.tensors[t].persistent && program_.tensors[t].base == kNone) bury(stream, t);
   }
+  device_.synchronize();
   poison_slices_of_others();
 }
 

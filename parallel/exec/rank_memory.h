@@ -27,9 +27,9 @@ class RankMemory {
   // Values as double.
   std::vector<double> read(TensorId id) const;
 
-  // A tensor has been used for the last time: poisons it. Throws Error if something has written
-  // past its end.
-  void bury(TensorId id);
+  // A tensor has been used for the last time by what this stream does now: poisons it. The stream
+  // fails if something has written past its end.
+  void bury(int stream, TensorId id);
   // Once a step is over: what lives to its end, and parameters that the next one gathers.
   void bury_the_rest(const Lifetimes& lifetimes);
 
@@ -39,6 +39,7 @@ class RankMemory {
             const std::vector<double>& values);
   bool opens_with_gather(const Bucket& bucket) const;
   void poison_slices_of_others();
+  void fill_with_poison(void* at, std::int64_t bytes);
 
   const Plan& plan_;
   const Program& program_;

@@ -30,16 +30,29 @@ double Watchdog::idle_s() {
 }
 
 void Watchdog::watch(double patience_s, const std::function<bool()>& hung) {
-  const std::chrono::duration<double> pause(std::min(patience_s / 4, 0.25));
+  using Seconds = std::chrono::duration<double>;
+  const Seconds pause(std::min(patience_s / 4, 0.25));
+  double asked_s = 0;  // idle for how long when `hung` was last called
+  Clock::time_point looked = Clock::now();
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
-    if (idle_s() <= patience_s) continue;
+    const Seconds away = Clock::now() - std::exchange(looked, Clock::now());
+    if (away > 4 * pause) leave_out(away - pause);
+    const double idle = idle_s();
+    if (idle < asked_s) asked_s = 0;
+    if (idle <= asked_s + patience_s) continue;
     lock.unlock();  // others may ask for idle_s() or end the run meanwhile
     if (hung()) return;
+    asked_s = idle;
+    looked = Clock::now();
     lock.lock();
-    const std::lock_guard again(seen_mutex_);
-    since_ = Clock::now();
   }
+}
+
+// This process was stopped, or got no core: nothing can be said of the others in that time.
+void Watchdog::leave_out(std::chrono::duration<double> time) {
+  const std::lock_guard lock(seen_mutex_);
+  since_ = std::min(Clock::now(), since_ + std::chrono::duration_cast<Clock::duration>(time));
 }
 
 }  // namespace mb

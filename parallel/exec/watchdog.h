@@ -11,7 +11,8 @@
 namespace mb {
 
 // As long as it lives, looks at `progress` from a thread of its own, and calls `hung` if it stays
-// the same for `patience_s`: once, or where that returns false, again after as long.
+// the same for `patience_s`: once, or where that returns false, again after as long. Time in which
+// this process did not run does not count.
 class Watchdog {
  public:
   Watchdog(double patience_s, std::function<std::int64_t()> progress, std::function<bool()> hung);
@@ -25,6 +26,7 @@ class Watchdog {
  private:
   using Clock = std::chrono::steady_clock;
   void watch(double patience_s, const std::function<bool()>& hung);
+  void leave_out(std::chrono::duration<double> time);
 
   const std::function<std::int64_t()> progress_;
   std::mutex seen_mutex_;

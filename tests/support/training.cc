@@ -6,6 +6,7 @@
 
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
+#include "tests/support/devices.h"
 #include "tests/support/launched.h"
 
 namespace mb::test {
@@ -18,7 +19,8 @@ Trainer::Trainer(const ModelConfig& model, const Mesh& mesh, StepOptions options
       static_cast<int>(train.global_batch / mesh.data_size() / options.micro_batch);
   plan_ = plan_step(model, mesh, options);
   validate(plan_);
-  const LiveSettings settings{.init = train.init,
+  const LiveSettings settings{.make_device = train.on_cpu ? DeviceMaker() : devices(),
+                              .init = train.init,
                               .batches = train.batches ? train.batches : markov_.get(),
                               .timeout_s = 30,
                               .delays = train.delays,
@@ -38,10 +40,13 @@ Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& opt
     trained.gradients = trainer.gradients(trained.steps.back());
     trained.parameters = trainer.parameters();
   }
+  for (const std::string& fault : device_faults()) ADD_FAILURE() << fault;
   return trained;
 }
 
-bool runs_here(const Case& c) { return !launched() || launched()->size() == c.mesh.world(); }
+bool runs_here(const Case& c) {
+  return devices_run(c.model, c.mesh) && (!launched() || launched()->size() == c.mesh.world());
+}
 bool judges() { return !launched() || launched()->rank() == 0; }
 
 Case case_of(const std::string& words) { return parse_case(split_words(words)); }
@@ -51,7 +56,8 @@ Trained train(const Case& c, TrainOptions options) {
   return train(c.model, c.mesh, c.options, options);
 }
 
-const Trained& oracle_of(const Case& c, const TrainOptions& options) {
+const Trained& oracle_of(const Case& c, TrainOptions options) {
+  options.on_cpu = true;
   static std::map<std::string, Trained> known;
   Case alone = c;
   alone.mesh = Mesh();

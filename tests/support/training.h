@@ -27,9 +27,11 @@ struct TrainOptions {
   Delays delays = {};
   bool poison = false;
   bool on_threads = false;  // of this process, under mpirun too
+  bool on_cpu = false;      // whatever devices() says
 };
 
-// Under mpirun a case runs where it has as many ranks as were started, and rank 0 judges.
+// Where devices() can run it; under mpirun a case runs where it has as many ranks as were started,
+// and rank 0 judges.
 bool runs_here(const Case& c);
 bool judges();
 
@@ -61,8 +63,8 @@ Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& opt
 // The words of a case, "model=gpt-tiny mesh=dp2.tp2 zero=2"; its global batch is that of `train`.
 Case case_of(const std::string& words);
 Trained train(const Case& c, TrainOptions train);
-// The same without parallelism, in fp64; kept for the next call that asks for the same.
-const Trained& oracle_of(const Case& c, const TrainOptions& train);
+// The same without parallelism, in fp64, on a CPU; kept for the next call that asks for the same.
+const Trained& oracle_of(const Case& c, TrainOptions train);
 // Gradients, parameters, norm, loss and tokens of every step, within `tolerance`.
 void expect_equal(const Trained& trained, const Trained& oracle, double tolerance);
 

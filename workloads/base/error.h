@@ -1,6 +1,7 @@
 // One exception for whatever a user or a machine can get wrong, and the two calls that make it.
 #pragma once
 
+#include <cstdint>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -11,6 +12,13 @@ namespace mb {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+class OutOfMemory : public Error {
+ public:
+  OutOfMemory(const std::string& text, std::int64_t needed, std::int64_t there)
+      : Error(text), needed_bytes(needed), free_bytes(there) {}
+  std::int64_t needed_bytes, free_bytes;
 };
 
 template <class... Parts>

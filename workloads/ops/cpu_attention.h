@@ -7,117 +7,24 @@
 
 #include <cstdint>
 
+#include "workloads/ops/attention_step.h"
 #include "workloads/ops/cpu_call.h"
-#include "workloads/ops/dropout.h"
 #include "workloads/ops/scratch.h"
 #include "workloads/ops/softmax.h"
-#include "workloads/ops/tokens.h"
 
 namespace mb {
 namespace {
 
 constexpr std::int64_t kQueryTile = 64;
 
-// Where a head's rows stand in packed q rows and in packed k and v rows, which are part of the
-// former or by themselves. Offsets of k count from the first head of k.
-struct HeadLayout {
-  std::int64_t batch, heads, kv_heads, head_dim, sequence;  // rows of a sequence
-  std::int64_t q_row, kv_row, out_row;
-
-  std::int64_t rows() const { return batch * sequence; }
-  std::int64_t q(std::int64_t batch, std::int64_t head) const {
-    return batch * sequence * q_row + head * head_dim;
-  }
-  std::int64_t k(std::int64_t batch, std::int64_t head) const {
-    return batch * sequence * kv_row + head / (heads / kv_heads) * head_dim;
-  }
-  std::int64_t v(std::int64_t batch, std::int64_t head) const {
-    return k(batch, head) + kv_heads * head_dim;
-  }
-  std::int64_t out(std::int64_t batch, std::int64_t head) const {
-    return batch * sequence * out_row + head * head_dim;
-  }
-  std::int64_t lse(std::int64_t batch, std::int64_t head) const {
-    return (batch * heads + head) * sequence;
-  }
-};
-
-// Positions of a rank's rows in their sequence: they are one run, or two that meet at row `turn`.
-struct RowPositions {
-  std::int64_t turn, before, after;
-  MB_HD std::int64_t of(std::int64_t row) const { return row + (row < turn ? before : after); }
-};
-
-static inline RowPositions row_positions(const TokenSplit& split, std::int64_t sequence,
-                                         int context_index) {
-  const std::int64_t turn = run_length(split, sequence);
-  const auto first = [&](std::int64_t row) {
-    return place_of_row(split, 1, sequence, context_index, 0, row).position - row;
-  };
-  const bool turns = turn < sequence / split.context_ways;
-  return {turn, first(0), turns ? first(turn) : 0};
-}
-
-// Which probabilities dropout keeps, for the heads of a rank.
-struct AttentionDropout {
-  DropoutMask mask;
-  std::int64_t first_sample, first_head, heads, sequence;  // heads of all ranks
-  RowPositions queries, keys;
-};
-
-// The dropout of the keys of one query: what its probabilities are multiplied by.
-template <class T>
-struct KeepRow {
-  DropoutMask mask;
-  std::int64_t first;
-  RowPositions keys;
-  MB_HD T operator()(std::int64_t key) const {
-    return dropout_of(mask, first + keys.of(key), T(1));
-  }
-};
-
-// `queries` rows from first_query on against the first `keys` keys of a sequence. The first step
-// is causal and starts the results; later ones, of ring attention, see all these keys and add.
-struct AttentionStep {
-  HeadLayout layout;
-  bool is_first;
-  std::int64_t first_query, queries, keys;
-  bool drops;
-  AttentionDropout dropout;
-
-  std::int64_t tiles() const { return (queries + kQueryTile - 1) / kQueryTile; }
-  // Not a power of two: rows of scores then fall into different cache sets.
-  std::int64_t score_row() const { return whole_blocks(keys) + kScoreBlock; }
-  // How many keys a query sees.
-  std::int64_t reach(std::int64_t query) const { return is_first ? query + 1 : keys; }
-
-  template <class T>
-  KeepRow<T> keep(std::int64_t batch, std::int64_t head, std::int64_t query) const {
-    const AttentionDropout& d = dropout;
-    const std::int64_t row = (d.first_sample + batch) * d.heads + d.first_head + head;
-    return {d.mask, (row * d.sequence + d.queries.of(query)) * d.sequence, d.keys};
-  }
-};
-
-// Queries [first, first + rows) against keys [0, keys).
-struct QueryTile {
-  std::int64_t first, rows, keys;
-};
-static inline QueryTile query_tile(const AttentionStep& step, std::int64_t index) {
-  const std::int64_t begin = index * kQueryTile;
-  const std::int64_t rows = step.queries - begin < kQueryTile ? step.queries - begin : kQueryTile;
-  const std::int64_t first = step.first_query + begin;
-  return {first, rows, step.reach(first + rows - 1)};
+// Not a power of two: rows of scores then fall into different cache sets.
+static inline std::int64_t score_row(const AttentionStep& step) {
+  return whole_blocks(step.keys) + kScoreBlock;
 }
 
 template <class T>
 static T* scores_scratch(Scratch use, const AttentionStep& step) {
-  return static_cast<T*>(thread_scratch(use, sizeof(T) * kQueryTile * step.score_row()));
-}
-
-template <class T>
-static T score_scale(std::int64_t head_dim) {
-  return T(1) / root_of(T(head_dim));
+  return static_cast<T*>(thread_scratch(use, sizeof(T) * kQueryTile * score_row(step)));
 }
 
 // What the rows of a tile take from the steps before, `kept`, and from the sums of this one.
@@ -133,7 +40,7 @@ static void softmax_tile(const AttentionStep& step, const QueryTile& tile, std::
   const T scale = score_scale<T>(step.layout.head_dim);
   for (std::int64_t i = 0; i < tile.rows; ++i) {
     const std::int64_t query = tile.first + i;
-    T* row = scores + i * step.score_row();
+    T* row = scores + i * score_row(step);
     const T before = step.is_first ? -T(__builtin_inff()) : lse[query];
     T max = before;
     const T new_sum = attention_row(kTeam, row, scale, step.reach(query), tile.keys, &max);
@@ -153,22 +60,22 @@ static void attention_head(const AttentionStep& step, MatmulFunction<T> matmul, 
   const HeadLayout& l = step.layout;
   T* scores = scores_scratch<T>(Scratch::scores, step);
   T* sums = static_cast<T*>(thread_scratch(Scratch::row_sums, sizeof(T) * kQueryTile * l.head_dim));
-  for (std::int64_t index = 0; index < step.tiles(); ++index) {
-    const QueryTile tile = query_tile(step, index);
+  for (std::int64_t index = 0; index < query_tiles(step, kQueryTile); ++index) {
+    const QueryTile tile = query_tile(step, kQueryTile, index);
     RowWeights<T> weights;
     matmul({.m = tile.rows,
             .n = tile.keys,
             .k = l.head_dim,
             .lda = l.q_row,
             .ldb = l.kv_row,
-            .ldc = step.score_row(),
+            .ldc = score_row(step),
             .transpose_b = true},
            q + tile.first * l.q_row, k, nullptr, scores);
     softmax_tile(step, tile, batch, head, scores, lse, weights);
     matmul({.m = tile.rows,
             .n = l.head_dim,
             .k = tile.keys,
-            .lda = step.score_row(),
+            .lda = score_row(step),
             .ldb = l.kv_row,
             .ldc = l.head_dim},
            scores, v, nullptr, sums);
@@ -198,7 +105,7 @@ static void softmax_gradient_tile(const AttentionStep& step, const QueryTile& ti
     const T* b = out + query * l.out_row;
     const T dot = kTeam.sum<T>(l.head_dim, [=](std::int64_t j) { return a[j] * b[j]; });
     const auto gradient = [&](auto keep) {
-      attention_gradient_row(kTeam, scores + i * step.score_row(), d_scores + i * step.score_row(),
+      attention_gradient_row(kTeam, scores + i * score_row(step), d_scores + i * score_row(step),
                              scale, lse[query], dot, step.reach(query), tile.keys, keep);
     };
     step.drops ? gradient(step.keep<T>(batch, head, query)) : gradient(KeepAll{});
@@ -215,8 +122,8 @@ static void attention_gradient_head(const AttentionStep& step, MatmulFunction<T>
   T* scores = scores_scratch<T>(Scratch::scores, step);
   T* d_scores = scores_scratch<T>(Scratch::d_scores, step);
   const bool starts = step.is_first && head % (l.heads / l.kv_heads) == 0;
-  for (std::int64_t index = step.tiles() - 1; index >= 0; --index) {
-    const QueryTile tile = query_tile(step, index);
+  for (std::int64_t index = query_tiles(step, kQueryTile) - 1; index >= 0; --index) {
+    const QueryTile tile = query_tile(step, kQueryTile, index);
     const T* q_tile = q + tile.first * l.q_row;
     const T* dout_tile = dout + tile.first * l.out_row;
     MatmulShape product{.m = tile.rows,
@@ -224,7 +131,7 @@ static void attention_gradient_head(const AttentionStep& step, MatmulFunction<T>
                         .k = l.head_dim,
                         .lda = l.q_row,
                         .ldb = l.kv_row,
-                        .ldc = step.score_row(),
+                        .ldc = score_row(step),
                         .transpose_b = true};
     matmul(product, q_tile, k, nullptr, scores);
     product.lda = l.out_row;
@@ -233,7 +140,7 @@ static void attention_gradient_head(const AttentionStep& step, MatmulFunction<T>
     matmul({.m = tile.rows,
             .n = l.head_dim,
             .k = tile.keys,
-            .lda = step.score_row(),
+            .lda = score_row(step),
             .ldb = l.kv_row,
             .ldc = l.q_row,
             .accumulate = !step.is_first},
@@ -241,11 +148,11 @@ static void attention_gradient_head(const AttentionStep& step, MatmulFunction<T>
     MatmulShape sum{.m = tile.keys,
                     .n = l.head_dim,
                     .k = tile.rows,
-                    .lda = step.score_row(),
+                    .lda = score_row(step),
                     .ldb = l.q_row,
                     .ldc = l.kv_row,
                     .transpose_a = true,
-                    .accumulate = !starts || index != step.tiles() - 1};
+                    .accumulate = !starts || index != query_tiles(step, kQueryTile) - 1};
     matmul(sum, d_scores, q_tile, nullptr, dk);
     sum.ldb = l.out_row;
     matmul(sum, scores, dout_tile, nullptr, dv);
@@ -276,25 +183,6 @@ static void attention_gradient(const AttentionStep& step, MatmulFunction<T> matm
                                  dq + l.q(b, h), dk + l.k(b, h), dk + l.v(b, h));
     }
   }
-}
-
-// Causal attention over whole sequences, of packed qkv rows.
-template <class Op>
-static AttentionStep whole_attention(const Op& op, const OpContext& context) {
-  const std::int64_t qkv_row = (op.heads + 2 * op.kv_heads) * op.head_dim;
-  const int part =
-      context.shard_index * op.head_ways + (op.head_ways > 1 ? context.context_index : 0);
-  const RowPositions places{op.sequence, 0, 0};
-  return {.layout = {op.batch, op.heads, op.kv_heads, op.head_dim, op.sequence, qkv_row, qkv_row,
-                     op.heads * op.head_dim},
-          .is_first = true,
-          .first_query = 0,
-          .queries = op.sequence,
-          .keys = op.sequence,
-          .drops = op.dropout.probability > 0,
-          .dropout = {dropout_mask(op.dropout, context), context.first_sample, part * op.heads,
-                      op.total_heads ? op.total_heads : op.heads * op.head_ways, op.sequence,
-                      places, places}};
 }
 
 }  // namespace

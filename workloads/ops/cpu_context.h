@@ -7,38 +7,6 @@
 namespace mb {
 namespace {
 
-// What the queries of a rank see of the keys of the rank `step` places before it. Step 0 is causal
-// among the rows of one rank. Zig-zag, all queries come after the first run of keys of a rank with
-// a lower index, and those of the second run after all keys of a rank with a higher one.
-template <class Op>
-static AttentionStep ring_step(const Op& op, const OpContext& context) {
-  const TokenSplit& split = op.split;
-  const std::int64_t rows = op.sequence / split.context_ways;
-  const std::int64_t run = run_length(split, op.sequence);
-  const int source = (context.context_index - op.step + split.context_ways) % split.context_ways;
-  AttentionStep step{
-      .layout = {op.batch, op.heads, op.kv_heads, op.head_dim, rows,
-                 (op.heads + 2 * op.kv_heads) * op.head_dim, 2 * op.kv_heads * op.head_dim,
-                 op.heads * op.head_dim},
-      .is_first = op.step == 0,
-      .first_query = 0,
-      .queries = rows,
-      .keys = rows,
-      .drops = op.dropout.probability > 0,
-      .dropout = {dropout_mask(op.dropout, context), context.first_sample,
-                  context.shard_index * op.heads, op.total_heads ? op.total_heads : op.heads,
-                  op.sequence, row_positions(split, op.sequence, context.context_index),
-                  row_positions(split, op.sequence, source)}};
-  if (op.step == 0) return step;
-  if (source < context.context_index) {
-    step.keys = run;
-  } else {
-    step.first_query = run;
-    step.queries = rows - run;
-  }
-  return step;
-}
-
 template <class T>
 void run(const RingAttention& op, const KernelCall<T>& call) {
   using M = Main<T>;

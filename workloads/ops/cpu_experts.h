@@ -5,42 +5,12 @@
 
 #include "workloads/ops/activation.h"
 #include "workloads/ops/cpu_call.h"
+#include "workloads/ops/expert_runs.h"
+#include "workloads/ops/router.h"
 #include "workloads/ops/scratch.h"
-#include "workloads/ops/softmax.h"
 
 namespace mb {
 namespace {
-
-// Experts of the `top` largest logits, largest first; the lower number of equals.
-template <class M>
-static void choose(const M* logits, std::int64_t experts, std::int64_t top, std::int32_t* choice) {
-  for (std::int64_t j = 0; j < top; ++j) {
-    std::int64_t best = -1;
-    for (std::int64_t e = 0; e < experts; ++e) {
-      bool taken = false;
-      for (std::int64_t i = 0; i < j; ++i) taken |= choice[i] == e;
-      if (!taken && (best < 0 || logits[e] > logits[best])) best = e;
-    }
-    choice[j] = static_cast<std::int32_t>(best);
-  }
-}
-
-// x = softmax(x).
-template <class M>
-static void softmax_row(M* x, std::int64_t n) {
-  const M max = max_row(kTeam, x, n);
-  const M scale = M(1) / exp_sum_row(kTeam, x, max, n);
-  kTeam.for_each(n, [=](std::int64_t i) { x[i] = exp_of(x[i] - max) * scale; });
-}
-
-// gate = probabilities of the chosen, divided by their sum if there are several.
-template <class M>
-static void gate_row(const M* probabilities, const std::int32_t* choice, std::int64_t top,
-                     M* gate) {
-  M sum = 0;
-  for (std::int64_t j = 0; j < top; ++j) sum += gate[j] = probabilities[choice[j]];
-  for (std::int64_t j = 0; top > 1 && j < top; ++j) gate[j] /= sum;
-}
 
 // Slots by expert, then in the order of tokens and their choices; counts are of tokens that have
 // one.
@@ -83,19 +53,14 @@ void run(const Route& op, const KernelCall<T>& call) {
     M* p = out<M>(call, 0) + row * r.experts;
     std::int32_t* chosen = choice + row * r.top;
     for (std::int64_t e = 0; e < r.experts; ++e) p[e] = M(logits[row * r.experts + e]);
-    choose(p, r.experts, r.top, chosen);
-    softmax_row(p, r.experts);
-    gate_row(p, chosen, r.top, out<M>(call, 2) + row * r.top);
+    choose_row(kTeam, p, r.experts, r.top, chosen);
+    softmax_row(kTeam, p, r.experts);
+    gate_row(kTeam, p, chosen, r.top, out<M>(call, 2) + row * r.top);
     M* choices = balance + row / rows_of_sequence * r.experts;
     for (std::int64_t j = 0; j < r.top; ++j) choices[chosen[j]] += M(1);
     add_to(kTeam, p, choices + r.batch * r.experts, r.experts);
   }
   assign_slots(r, choice, out<std::int32_t>(call, 3), out<std::int32_t>(call, 4));
-}
-
-// Slope of the balance loss in a token's probability of an expert, for each choice of the expert.
-static inline double balance_slope(const Routing& r, double coefficient) {
-  return coefficient * static_cast<double>(r.experts) / static_cast<double>(r.top * r.sequence);
 }
 
 template <class T>
@@ -118,24 +83,12 @@ void run(const RouteGradient& op, const KernelCall<T>& call) {
   const M slope = call.context.shard_index == 0
                       ? static_cast<M>(loss_scale * balance_slope(r, op.coefficient))
                       : M(0);
-  M* dp = static_cast<M*>(thread_scratch(Scratch::row_sums, sizeof(M) * r.experts));
   for (std::int64_t row = 0; row < r.rows(); ++row) {
-    const M* d_gate = in<M>(call, 0) + row * r.top;
-    const M* p = in<M>(call, 1) + row * r.experts;
-    const std::int32_t* choice = in<std::int32_t>(call, 2) + row * r.top;
-    const M* gate = in<M>(call, 3) + row * r.top;
-    const M* choices = in<M>(call, 4) + row / (r.rows() / r.batch) * r.experts;
-    T* d_logits = out<T>(call, 0) + row * r.experts;
-    kTeam.for_each(r.experts, [=](std::int64_t e) { dp[e] = slope * choices[e]; });
-    M sum = 1, common = 0;
-    if (r.top > 1) {
-      sum = 0;
-      for (std::int64_t j = 0; j < r.top; ++j) sum += p[choice[j]];
-      for (std::int64_t j = 0; j < r.top; ++j) common += d_gate[j] * gate[j];
-    }
-    for (std::int64_t j = 0; j < r.top; ++j) dp[choice[j]] += (d_gate[j] - common) / sum;
-    const M dot = kTeam.sum<M>(r.experts, [=](std::int64_t e) { return p[e] * dp[e]; });
-    kTeam.for_each(r.experts, [=](std::int64_t e) { d_logits[e] = p[e] * (dp[e] - dot); });
+    const std::int64_t at = row * r.experts, choice = row * r.top;
+    route_gradient_row(kTeam, in<M>(call, 0) + choice, in<M>(call, 1) + at,
+                       in<std::int32_t>(call, 2) + choice, in<M>(call, 3) + choice,
+                       in<M>(call, 4) + row / (r.rows() / r.batch) * r.experts, slope, r.experts,
+                       r.top, out<T>(call, 0) + at);
   }
 }
 
@@ -196,80 +149,6 @@ void run(const CombineGradient& op, const KernelCall<T>& call) {
   }
 }
 
-// f(expert, first row, rows, source) for each run of an expert's rows, empty ones too. The rows of
-// all sources are one run if there is one expert.
-template <class F>
-static void for_each_expert_run(const ExpertRows& r, const std::int32_t* counts, F f) {
-  const std::int64_t sources = r.experts == 1 ? 1 : r.sources, joined = r.sources / sources;
-  std::int64_t first = 0;
-  for (std::int64_t source = 0; source < sources; ++source) {
-    for (std::int64_t expert = 0; expert < r.experts; ++expert) {
-      std::int64_t rows = counts ? 0 : joined * r.fixed;
-      for (std::int64_t i = 0; counts && i < joined; ++i) rows += *counts++;
-      f(expert, first, rows, source);
-      first += rows;
-    }
-  }
-}
-
-static inline std::int64_t rows_there(const ExpertRows& r, const std::int32_t* counts) {
-  std::int64_t rows = 0;
-  for_each_expert_run(r, counts, [&](auto, auto, std::int64_t count, auto) { rows += count; });
-  return rows;
-}
-
-// A backend keeps what it prepares for each shape of a product. So that counts, which differ from
-// step to step, make few shapes, f(first row, rows) has a multiple of 64 rows first, then the rest.
-template <class F>
-static void in_few_shapes(std::int64_t first, std::int64_t rows, bool fixed, F f) {
-  const std::int64_t whole = fixed ? rows : rows / 64 * 64;
-  if (whole > 0) f(first, whole);
-  if (whole < rows) f(first + whole, rows - whole);
-}
-
-// y = x w[e]^T, or the input's gradient x w[e], w being stored [n, k]: rows of x to rows of y.
-template <class X, class Y, class Product>
-static void multiply_rows(const ExpertMatmul& op, const std::int32_t* counts, const X* x,
-                          const X* w, Y* y, Product product) {
-  const bool forward = op.product == ExpertProduct::forward;
-  const std::int64_t from = forward ? op.k : op.n, to = forward ? op.n : op.k;
-  for_each_expert_run(op.rows, counts, [&](auto expert, auto begin, auto count, auto) {
-    in_few_shapes(begin, count, !counts, [&](std::int64_t first, std::int64_t rows) {
-      product({.m = rows,
-               .n = to,
-               .k = from,
-               .lda = from,
-               .ldb = op.k,
-               .ldc = to,
-               .transpose_b = forward},
-              x + first * from, w + expert * op.n * op.k, y + first * to);
-    });
-  });
-}
-
-// dw[e] (+)= dy^T x.
-template <class X, class Y, class Product>
-static void multiply_weights(const ExpertMatmul& op, const std::int32_t* counts, const X* dy,
-                             const X* x, Y* dw, Product product) {
-  const std::int64_t size = op.n * op.k;
-  for_each_expert_run(op.rows, counts, [&](auto expert, auto begin, auto count, auto source) {
-    bool accumulate = op.accumulate || source > 0;
-    if (!accumulate && count == 0) fill_zero(dw + expert * size, size);
-    in_few_shapes(begin, count, !counts, [&](std::int64_t first, std::int64_t rows) {
-      product({.m = op.n,
-               .n = op.k,
-               .k = rows,
-               .lda = op.n,
-               .ldb = op.k,
-               .ldc = op.k,
-               .transpose_a = true,
-               .accumulate = accumulate},
-              dy + first * op.n, x + first * op.k, dw + expert * size);
-      accumulate = true;
-    });
-  });
-}
-
 // With a backend that takes 16-bit operands as they are.
 template <class T>
 void multiply_half(const ExpertMatmul& op, const KernelCall<T>& call, const std::int32_t* counts) {
@@ -279,7 +158,7 @@ void multiply_half(const ExpertMatmul& op, const KernelCall<T>& call, const std:
   const auto product = [&](const MatmulShape& shape, const T* x, const T* y, void* c) {
     call.half_matmul(shape, x, y, nullptr, c, to_main);
   };
-  to_main ? multiply_weights(op, counts, a, b, out<Main<T>>(call, 0), product)
+  to_main ? multiply_weights(op, counts, a, b, out<Main<T>>(call, 0), product, fill_zero<Main<T>>)
           : multiply_rows(op, counts, a, b, out<T>(call, 0), product);
 }
 
@@ -296,7 +175,7 @@ void run(const ExpertMatmul& op, const KernelCall<T>& call) {
   const M* a = widen(in<T>(call, 0), rows * (forward ? op.k : op.n), Scratch::wide_a);
   if (op.product == ExpertProduct::weight_gradient) {
     const M* x = widen(in<T>(call, 1), rows * op.k, Scratch::wide_b);
-    return multiply_weights(op, counts, a, x, out<M>(call, 0), product);
+    return multiply_weights(op, counts, a, x, out<M>(call, 0), product, fill_zero<M>);
   }
   const std::int64_t size = rows * (forward ? op.n : op.k);
   const M* w = widen(in<T>(call, 1), op.rows.experts * op.n * op.k, Scratch::wide_b);

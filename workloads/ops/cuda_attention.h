@@ -1,237 +1,329 @@
-// Causal attention as products of whole rows of scores, head by head of those that share keys, and
-// row kernels between them. Part of cuda_ops.cu.
+// Attention as products of tiles of scores, all heads at once, and row kernels between them: the
+// memory of scores grows with the length of a sequence, not with its square. Part of cuda_ops.cu.
+//
+// A tile of queries meets all keys up to its last one, so only the triangle in its last block is
+// computed in vain. Gradients go from the last tile to the first: the last one touches every key,
+// and its dk and dv start the sums that the others add to.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "workloads/ops/attention_step.h"
 #include "workloads/ops/cuda_call.h"
-#include "workloads/ops/dropout.h"
 #include "workloads/ops/softmax.h"
 
 namespace mb::cuda {
 
-// Which probabilities dropout keeps; of one sequence of the micro-batch.
-struct AttentionMask {
-  DropoutMask mask;
-  bool drops;
-  std::int64_t first_row, sequence;  // of the rows of all queries, heads and samples
+// Queries of a tile: enough for products to be large.
+inline constexpr std::int64_t kQueryTile = 256;
 
-  template <class Op>
-  AttentionMask(const Op& op, const OpContext& context, std::int64_t batch)
-      : mask(dropout_mask(op.dropout, context)),
-        drops(op.dropout.probability > 0),
-        sequence(op.sequence) {
-    const int part =
-        context.shard_index * op.head_ways + (op.head_ways > 1 ? context.context_index : 0);
-    const std::int64_t heads = op.total_heads ? op.total_heads : op.heads * op.head_ways;
-    first_row = ((context.first_sample + batch) * heads + part * op.heads) * op.sequence;
+// A tile of one sequence; scores are [heads, rows of the tile, row].
+struct ScoreTile {
+  AttentionStep step;
+  QueryTile tile;
+  std::int64_t batch, row;
+
+  MB_HD std::int64_t head(std::int64_t i) const { return i / tile.rows; }
+  MB_HD std::int64_t query(std::int64_t i) const { return tile.first + i % tile.rows; }
+  MB_HD std::int64_t lse(std::int64_t i) const {
+    return step.layout.lse(batch, head(i)) + query(i);
   }
-};
-template <class M>
-struct KeepKey {
-  DropoutMask mask;
-  std::int64_t first;
-  bool drops;
-  MB_HD M operator()(std::int64_t key) const {
-    return drops ? dropout_of(mask, first + key, M(1)) : M(1);
-  }
+  std::int64_t rows() const { return step.layout.heads * tile.rows; }
 };
 
-// Rows of scores have room for whole blocks.
-template <class Op>
-std::int64_t score_row(const Op& op) {
-  return whole_blocks(op.sequence);
-}
-
-// Scores, [heads, sequence, row], to probabilities after dropout.
+// Scores to probabilities after dropout; lse goes on by a step. `kept` of a query is what its
+// results of earlier steps are multiplied by; null in the first.
 template <class T>
 struct SoftmaxRow {
+  ScoreTile at;
   Main<T>* scores;
   T* probabilities;  // the same memory where both are of one type
-  Main<T>* lse;
-  AttentionMask mask;
-  Main<T> scale;
-  std::int64_t sequence, row;
+  Main<T>*lse, *kept;
   template <class Team>
-  MB_HD void operator()(Team team, std::int64_t query_of_head) const {
+  MB_HD void operator()(Team team, std::int64_t i) const {
     using M = Main<T>;
-    const std::int64_t query = query_of_head % sequence;
-    M* x = scores + query_of_head * row;
-    T* p = probabilities + query_of_head * row;
-    M max = -M(__builtin_inff());
-    const M sum = attention_row(team, x, scale, query + 1, sequence, &max);
-    lse[query_of_head] = max + log_of(sum);
-    const KeepKey<M> keep{mask.mask, (mask.first_row + query_of_head) * mask.sequence, mask.drops};
-    team.for_each(sequence, [=](std::int64_t i) { p[i] = x[i] / sum * keep(i); });
+    const AttentionStep& step = at.step;
+    const std::int64_t query = at.query(i), width = at.tile.keys;
+    M* x = scores + i * at.row;
+    T* p = probabilities + i * at.row;
+    M* own_lse = lse + at.lse(i);
+    const M before = kept ? *own_lse : -M(__builtin_inff());
+    M max = before;
+    const M new_sum = attention_row(team, x, score_scale<M>(step.layout.head_dim),
+                                    step.reach(query), width, &max);
+    const M old_sum = exp_of(before - max);
+    const M added = M(1) / (old_sum + new_sum);
+    if (step.drops) {
+      const auto keep = step.keep<M>(at.batch, at.head(i), query);
+      team.for_each(width, [=](std::int64_t key) { p[key] = x[key] * added * keep(key); });
+    } else {
+      team.for_each(width, [=](std::int64_t key) { p[key] = x[key] * added; });
+    }
+    *own_lse = max + log_of(old_sum + new_sum);
+    if (kept) kept[i] = old_sum * added;
+  }
+};
+
+// Results of earlier steps, weighed anew, plus those of this one. Row of the tile.
+template <class T>
+struct MergeRow {
+  ScoreTile at;
+  const Main<T>*sums, *kept;
+  T* out;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t i) const {
+    const HeadLayout& l = at.step.layout;
+    const Main<T>* x = sums + i * l.out_row;
+    T* y = out + (at.tile.first + i) * l.out_row;
+    team.for_each(l.out_row, [=, *this](std::int64_t j) {
+      const std::int64_t head = j / at.step.layout.head_dim;
+      y[j] = y[j] * kept[head * at.tile.rows + i] + x[j];
+    });
   }
 };
 
 // Scores and d_probabilities to probabilities after dropout and d_scores.
 template <class T>
 struct SoftmaxGradientRow {
+  ScoreTile at;
   Main<T>*scores, *d_scores;
   T *probabilities, *d_scores_out;
   const Main<T>* lse;
-  const T *dout, *out;
-  AttentionMask mask;
-  Main<T> scale;
-  std::int64_t sequence, row, head_dim, out_row;
+  const T *dout, *out;  // of this sequence
   template <class Team>
-  MB_HD void operator()(Team team, std::int64_t query_of_head) const {
+  MB_HD void operator()(Team team, std::int64_t i) const {
     using M = Main<T>;
-    const std::int64_t query = query_of_head % sequence, head = query_of_head / sequence;
-    const T* a = dout + query * out_row + head * head_dim;
-    const T* b = out + query * out_row + head * head_dim;
-    const M dot = team.template sum<M>(head_dim, [=](std::int64_t i) { return M(a[i]) * M(b[i]); });
-    M* x = scores + query_of_head * row;
-    M* dx = d_scores + query_of_head * row;
-    const KeepKey<M> keep{mask.mask, (mask.first_row + query_of_head) * mask.sequence, mask.drops};
-    attention_gradient_row(team, x, dx, scale, lse[query_of_head], dot, query + 1, sequence, keep);
+    const AttentionStep& step = at.step;
+    const HeadLayout& l = step.layout;
+    const std::int64_t query = at.query(i), head = at.head(i), width = at.tile.keys;
+    const T* a = dout + query * l.out_row + head * l.head_dim;
+    const T* b = out + query * l.out_row + head * l.head_dim;
+    const M dot =
+        team.template sum<M>(l.head_dim, [=](std::int64_t j) { return M(a[j]) * M(b[j]); });
+    M* x = scores + i * at.row;
+    M* dx = d_scores + i * at.row;
+    const M scale = score_scale<M>(l.head_dim), of_query = lse[at.lse(i)];
+    if (step.drops) {
+      attention_gradient_row(team, x, dx, scale, of_query, dot, step.reach(query), width,
+                             step.keep<M>(at.batch, head, query));
+    } else {
+      attention_gradient_row(team, x, dx, scale, of_query, dot, step.reach(query), width,
+                             KeepAll{});
+    }
     if constexpr (!kIsMain<T>) {
-      T* p = probabilities + query_of_head * row;
-      T* d = d_scores_out + query_of_head * row;
-      team.for_each(sequence, [=](std::int64_t i) {
-        p[i] = x[i];
-        d[i] = dx[i];
+      T* p = probabilities + i * at.row;
+      T* d = d_scores_out + i * at.row;
+      team.for_each(width, [=](std::int64_t key) {
+        p[key] = x[key];
+        d[key] = dx[key];
       });
     }
   }
 };
 
-// Offsets and products of one sequence: `group` heads share keys and values.
-template <class T, class Op>
-struct AttentionShape {
-  std::int64_t group, row, q_row, out_row;
-  Product to_scores, to_rows, to_keys;
-
-  explicit AttentionShape(const Op& op)
-      : group(op.heads / op.kv_heads),
-        row(score_row(op)),
-        q_row((op.heads + 2 * op.kv_heads) * op.head_dim),
-        out_row(op.heads * op.head_dim) {
-    const std::int64_t s = op.sequence, d = op.head_dim, of_scores = group * s * row;
-    const int batch = static_cast<int>(op.kv_heads);
-    const DType in = dtype_of<T>();
-    to_scores = {
-        {.m = s, .n = s, .k = d, .lda = q_row, .ldb = q_row, .ldc = row, .transpose_b = true},
-        in,
-        main_dtype(in),
-        batch,
-        group * d,
-        d,
-        of_scores};
-    to_rows = {{.m = s, .n = d, .k = s, .lda = row, .ldb = q_row, .ldc = out_row},
-               in,
-               in,
-               batch,
-               of_scores,
-               d,
-               group * d};
-    to_keys = {
-        {.m = s, .n = d, .k = s, .lda = row, .ldb = q_row, .ldc = q_row, .transpose_a = true},
-        in,
-        main_dtype(in),
-        batch,
-        of_scores,
-        group * d,
-        d};
-  }
-};
-
-template <class T>
-void run(const Attention& op, const Call<T>& call) {
-  using M = Main<T>;
-  const AttentionShape<T, Attention> shape(op);
-  const std::int64_t s = op.sequence, d = op.head_dim, size = op.heads * s * shape.row;
-  M* scores = call.scratch.template take<M>(size);
-  T* probabilities;
-  if constexpr (kIsMain<T>) {
-    probabilities = scores;
-  } else {
-    probabilities = call.scratch.template take<T>(size);
-  }
-  const std::int64_t batches = call.prepares ? 1 : op.batch;
-  for (std::int64_t b = 0; b < batches; ++b) {
-    const T* q = in<T>(call, 0) + b * s * shape.q_row;
-    const T *k = q + op.heads * d, *v = k + op.kv_heads * d;
-    T* y = out<T>(call, 0) + b * s * shape.out_row;
-    for (std::int64_t g = 0; g < shape.group; ++g)
-      multiply(call, shape.to_scores, q + g * d, k, nullptr, scores + g * s * shape.row);
-    rows(call, op.heads * s,
-         SoftmaxRow<T>{scores, probabilities, out<M>(call, 1) + b * op.heads * s,
-                       AttentionMask(op, call.context, b), M(1) / root_of(M(d)), s, shape.row});
-    for (std::int64_t g = 0; g < shape.group; ++g)
-      multiply(call, shape.to_rows, probabilities + g * s * shape.row, v, nullptr, y + g * d);
-  }
-}
-
-// dk and dv of the heads that share them, summed in M, to rows of dqkv.
+// Sums in M to rows of dk and dv, which they start or add to.
 template <class T>
 struct KeysRow {
   const Main<T>* from;
-  T* dqkv;
-  std::int64_t n, q_row;
+  T* to;
+  std::int64_t n, row_length;
+  bool accumulate;
   template <class Team>
   MB_HD void operator()(Team team, std::int64_t row) const {
-    convert(team, from + row * n, dqkv + row * q_row, n);
+    if (accumulate) return add_to(team, from + row * n, to + row * row_length, n);
+    convert(team, from + row * n, to + row * row_length, n);
   }
 };
 
+// Products of a tile, of the first of the heads that share keys; the others are `group` of them.
 template <class T>
-void run(const AttentionGradient& op, const Call<T>& call) {
-  using M = Main<T>;
-  AttentionShape<T, AttentionGradient> shape(op);
-  const std::int64_t s = op.sequence, d = op.head_dim, kv = op.kv_heads * d;
-  const std::int64_t size = op.heads * s * shape.row;
-  M* scores = call.scratch.template take<M>(size);
-  M* d_scores = call.scratch.template take<M>(size);
-  T *probabilities, *d_scores_in;
-  M* keys = nullptr;
-  if constexpr (kIsMain<T>) {
-    probabilities = scores;
-    d_scores_in = d_scores;
-  } else {
-    probabilities = call.scratch.template take<T>(size);
-    d_scores_in = call.scratch.template take<T>(size);
-    keys = call.scratch.template take<M>(s * 2 * kv);
-    shape.to_keys.ldc = 2 * kv;
+struct TileProducts {
+  Product to_scores, to_rows, to_keys;
+  TileProducts(const ScoreTile& at) {
+    const HeadLayout& l = at.step.layout;
+    const std::int64_t d = l.head_dim, group = l.heads / l.kv_heads;
+    const std::int64_t rows = at.tile.rows, of_scores = group * rows * at.row;
+    const int batch = static_cast<int>(l.kv_heads);
+    const DType in = dtype_of<T>(), main = main_dtype(in);
+    to_scores = {{.m = rows,
+                  .n = at.tile.keys,
+                  .k = d,
+                  .lda = l.q_row,
+                  .ldb = l.kv_row,
+                  .ldc = at.row,
+                  .transpose_b = true},
+                 in,
+                 main,
+                 batch,
+                 group * d,
+                 d,
+                 of_scores};
+    to_rows = {
+        {.m = rows, .n = d, .k = at.tile.keys, .lda = at.row, .ldb = l.kv_row, .ldc = l.out_row},
+        in,
+        in,
+        batch,
+        of_scores,
+        d,
+        group * d};
+    to_keys = {{.m = at.tile.keys,
+                .n = d,
+                .k = rows,
+                .lda = at.row,
+                .ldb = l.q_row,
+                .ldc = kIsMain<T> ? l.kv_row : 2 * l.kv_heads * d,
+                .transpose_a = true},
+               in,
+               main,
+               batch,
+               of_scores,
+               group * d,
+               d};
   }
-  Product to_d_probabilities = shape.to_scores, to_q = shape.to_rows, to_v = shape.to_keys;
-  to_d_probabilities.lda = shape.out_row;
-  to_q.ldc = shape.q_row;
-  to_v.ldb = shape.out_row;
-  const std::int64_t batches = call.prepares ? 1 : op.batch;
-  for (std::int64_t b = 0; b < batches; ++b) {
-    const T* dout = in<T>(call, 0) + b * s * shape.out_row;
-    const T* q = in<T>(call, 1) + b * s * shape.q_row;
-    const T *k = q + op.heads * d, *v = k + kv;
-    T* dq = out<T>(call, 0) + b * s * shape.q_row;
-    M *dk, *dv;
+};
+
+// Scores of a tile, in M and where products read them.
+template <class T>
+struct ScoreRoom {
+  Main<T>* scores;
+  T* rounded;
+  ScoreRoom(const Call<T>& call, std::int64_t size)
+      : scores(call.scratch.template take<Main<T>>(size)) {
     if constexpr (kIsMain<T>) {
-      dk = dq + op.heads * d;
+      rounded = scores;
     } else {
-      dk = keys;
+      rounded = call.scratch.template take<T>(size);
     }
-    dv = dk + kv;
-    for (std::int64_t g = 0; g < shape.group; ++g) {
-      multiply(call, shape.to_scores, q + g * d, k, nullptr, scores + g * s * shape.row);
-      multiply(call, to_d_probabilities, dout + g * d, v, nullptr, d_scores + g * s * shape.row);
+  }
+};
+
+// Whatever the step, so that what is prepared for one is enough for all.
+inline std::int64_t largest_tile(const HeadLayout& l) { return std::min(kQueryTile, l.sequence); }
+
+template <class T>
+void attention(const Call<T>& call, const AttentionStep& step, const T* q, const T* k, T* out,
+               Main<T>* lse) {
+  using M = Main<T>;
+  const HeadLayout& l = step.layout;
+  const std::int64_t row = whole_blocks(l.sequence), most = largest_tile(l);
+  const ScoreRoom<T> room(call, l.heads * most * row);
+  M *sums = nullptr, *kept = nullptr;
+  if (!step.is_first || call.prepares) {
+    sums = call.scratch.template take<M>(most * l.out_row);
+    kept = call.scratch.template take<M>(most * l.heads);
+  }
+  if (call.prepares) return;
+  const std::int64_t group = l.heads / l.kv_heads, d = l.head_dim;
+  for (std::int64_t b = 0; b < l.batch; ++b) {
+    for (std::int64_t index = 0; index < query_tiles(step, kQueryTile); ++index) {
+      const QueryTile tile = query_tile(step, kQueryTile, index);
+      const ScoreTile at{step, tile, b, row};
+      TileProducts<T> products(at);
+      const T* of_tile = q + l.q(b, 0) + tile.first * l.q_row;
+      for (std::int64_t g = 0; g < group; ++g)
+        multiply(call, products.to_scores, of_tile + g * d, k + l.k(b, 0), nullptr,
+                 room.scores + g * tile.rows * row);
+      rows(call, at.rows(), SoftmaxRow<T>{at, room.scores, room.rounded, lse, kept});
+      T* to = out + l.out(b, 0);
+      for (std::int64_t g = 0; g < group; ++g) {
+        const T* probabilities = room.rounded + g * tile.rows * row;
+        if (step.is_first) {
+          multiply(call, products.to_rows, probabilities, k + l.v(b, 0), nullptr,
+                   to + tile.first * l.out_row + g * d);
+        } else {
+          products.to_rows.out = main_dtype(products.to_rows.in);
+          multiply(call, products.to_rows, probabilities, k + l.v(b, 0), nullptr, sums + g * d);
+        }
+      }
+      if (!step.is_first) rows(call, tile.rows, MergeRow<T>{at, sums, kept, to});
     }
-    rows(call, op.heads * s,
-         SoftmaxGradientRow<T>{
-             scores, d_scores, probabilities, d_scores_in, in<M>(call, 3) + b * op.heads * s, dout,
-             in<T>(call, 2) + b * s * shape.out_row, AttentionMask(op, call.context, b),
-             M(1) / root_of(M(d)), s, shape.row, d, shape.out_row});
-    for (std::int64_t g = 0; g < shape.group; ++g) {
-      const std::int64_t of_head = g * s * shape.row;
-      multiply(call, to_q, d_scores_in + of_head, k, nullptr, dq + g * d);
-      shape.to_keys.accumulate = to_v.accumulate = g > 0;
-      multiply(call, shape.to_keys, d_scores_in + of_head, q + g * d, nullptr, dk);
-      multiply(call, to_v, probabilities + of_head, dout + g * d, nullptr, dv);
+  }
+}
+
+template <class T>
+void attention_gradient(const Call<T>& call, const AttentionStep& step, const T* dout, const T* q,
+                        const T* k, const T* out, const Main<T>* lse, T* dq, T* dk) {
+  using M = Main<T>;
+  const HeadLayout& l = step.layout;
+  const std::int64_t row = whole_blocks(l.sequence), d = l.head_dim, kv = l.kv_heads * d;
+  const std::int64_t size = l.heads * largest_tile(l) * row;
+  const ScoreRoom<T> room(call, size), d_room(call, size);
+  M* keys = kIsMain<T> ? nullptr : call.scratch.template take<M>(l.sequence * 2 * kv);
+  const std::int64_t tiles = query_tiles(step, kQueryTile), group = l.heads / l.kv_heads;
+  if (call.prepares || tiles == 0) return;
+  for (std::int64_t b = 0; b < l.batch; ++b) {
+    const T *own_k = k + l.k(b, 0), *own_v = k + l.v(b, 0);
+    const T *own_dout = dout + l.out(b, 0), *own_out = out + l.out(b, 0);
+    M* dk_sums;
+    if constexpr (kIsMain<T>) {
+      dk_sums = dk + l.k(b, 0);
+    } else {
+      dk_sums = keys;
+    }
+    bool adds = kIsMain<T> && !step.is_first;
+    for (std::int64_t index = tiles - 1; index >= 0; --index) {
+      const QueryTile tile = query_tile(step, kQueryTile, index);
+      const ScoreTile at{step, tile, b, row};
+      const TileProducts<T> products(at);
+      Product to_d_probabilities = products.to_scores, to_q = products.to_rows;
+      Product to_k = products.to_keys, to_v = products.to_keys;
+      to_d_probabilities.lda = to_v.ldb = l.out_row;
+      to_q.ldc = l.q_row;
+      to_q.accumulate = !step.is_first;
+      const std::int64_t q_at = l.q(b, 0) + tile.first * l.q_row;
+      const T* dout_tile = own_dout + tile.first * l.out_row;
+      for (std::int64_t g = 0; g < group; ++g) {
+        const std::int64_t of_head = g * tile.rows * row;
+        multiply(call, products.to_scores, q + q_at + g * d, own_k, nullptr, room.scores + of_head);
+        multiply(call, to_d_probabilities, dout_tile + g * d, own_v, nullptr,
+                 d_room.scores + of_head);
+      }
+      rows(call, at.rows(),
+           SoftmaxGradientRow<T>{at, room.scores, d_room.scores, room.rounded, d_room.rounded, lse,
+                                 own_dout, own_out});
+      for (std::int64_t g = 0; g < group; ++g) {
+        const std::int64_t of_head = g * tile.rows * row;
+        multiply(call, to_q, d_room.rounded + of_head, own_k, nullptr, dq + q_at + g * d);
+        to_k.accumulate = to_v.accumulate = adds;
+        multiply(call, to_k, d_room.rounded + of_head, q + q_at + g * d, nullptr, dk_sums);
+        multiply(call, to_v, room.rounded + of_head, dout_tile + g * d, nullptr, dk_sums + kv);
+        adds = true;
+      }
     }
     if constexpr (!kIsMain<T>)
-      rows(call, s, KeysRow<T>{keys, dq + op.heads * d, 2 * kv, shape.q_row});
+      rows(call, step.keys, KeysRow<T>{keys, dk + l.k(b, 0), 2 * kv, l.kv_row, !step.is_first});
   }
+}
+
+template <class T>
+void run(const Attention& op, const Call<T>& call) {
+  const AttentionStep step = whole_attention(op, call.context);
+  const T* qkv = in<T>(call, 0);
+  attention(call, step, qkv, qkv + step.layout.out_row, out<T>(call, 0), out<Main<T>>(call, 1));
+}
+
+template <class T>
+void run(const AttentionGradient& op, const Call<T>& call) {
+  const AttentionStep step = whole_attention(op, call.context);
+  const std::int64_t k = step.layout.out_row;
+  const T* qkv = in<T>(call, 1);
+  T* dqkv = out<T>(call, 0);
+  attention_gradient(call, step, in<T>(call, 0), qkv, qkv + k, in<T>(call, 2), in<Main<T>>(call, 3),
+                     dqkv, dqkv + k);
+}
+
+template <class T>
+void run(const RingAttention& op, const Call<T>& call) {
+  attention(call, ring_step(op, call.context), in<T>(call, 0), in<T>(call, 1), out<T>(call, 0),
+            out<Main<T>>(call, 1));
+}
+
+template <class T>
+void run(const RingAttentionGradient& op, const Call<T>& call) {
+  attention_gradient(call, ring_step(op, call.context), in<T>(call, 0), in<T>(call, 1),
+                     in<T>(call, 2), in<T>(call, 3), in<Main<T>>(call, 4), out<T>(call, 0),
+                     out<T>(call, 1));
 }
 
 }  // namespace mb::cuda

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "workloads/base/half.h"
+#include "workloads/ops/cuda_counts.h"
 #include "workloads/ops/cuda_launch.h"
 #include "workloads/ops/cuda_matmul.h"
 #include "workloads/ops/cuda_scratch.h"
@@ -20,6 +21,7 @@ struct Call {
   cudaStream_t stream;
   MatmulLibrary& matmul;
   Scratch& scratch;
+  HostCounts& counts;
   bool prepares;  // nothing runs, scratch is sized
 };
 

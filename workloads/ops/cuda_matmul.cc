@@ -126,13 +126,12 @@ struct MatmulLibrary::Ready {
   }
 };
 
-MatmulLibrary::MatmulLibrary(bool tf32) : tf32_(tf32) {
+MatmulLibrary::MatmulLibrary(bool tf32)
+    : tf32_(tf32), workspace_(kWorkspaceBytes, "a workspace of cuBLASLt") {
   check(cublasLtCreate(&handle_), "cublasLtCreate");
-  check(cudaMalloc(&workspace_, kWorkspaceBytes), "cudaMalloc of cuBLASLt's workspace");
 }
 MatmulLibrary::~MatmulLibrary() {
   ready_.clear();
-  cudaFree(workspace_);
   cublasLtDestroy(handle_);
 }
 
@@ -154,7 +153,7 @@ void MatmulLibrary::run(cudaStream_t stream, const Product& p, const void* a, co
   check(cublasLtMatmul(handle_, ready.operation, fp64 ? static_cast<const void*>(&one64) : &one32,
                        b, ready.first, a, ready.second,
                        fp64 ? static_cast<const void*>(&beta64) : &beta32, c, ready.result, c,
-                       ready.result, &ready.algorithm, workspace_, kWorkspaceBytes, stream),
+                       ready.result, &ready.algorithm, workspace_.at(), kWorkspaceBytes, stream),
         "cublasLtMatmul");
 }
 

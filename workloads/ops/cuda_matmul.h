@@ -11,6 +11,7 @@
 #include <map>
 #include <utility>
 
+#include "workloads/base/cuda_memory.h"
 #include "workloads/base/dtype.h"
 #include "workloads/ops/matmul.h"
 
@@ -47,7 +48,7 @@ class MatmulLibrary {
 
   const bool tf32_;
   cublasLtHandle_t handle_ = nullptr;
-  void* workspace_ = nullptr;
+  Memory workspace_;
   std::map<std::pair<Product, Alignment>, Ready> ready_;
 };
 

@@ -5,8 +5,11 @@
 
 #include "workloads/ops/cuda_attention.h"
 #include "workloads/ops/cuda_call.h"
+#include "workloads/ops/cuda_experts.h"
 #include "workloads/ops/cuda_loss.h"
+#include "workloads/ops/cuda_moves.h"
 #include "workloads/ops/cuda_ops.h"
+#include "workloads/ops/cuda_router.h"
 #include "workloads/ops/cuda_rows.h"
 #include "workloads/ops/cuda_tokens.h"
 
@@ -44,17 +47,11 @@ void run(const Matmul& op, const Call<T>& call) {
   multiply(call, product, call.reads[0], call.reads[1], bias, call.writes[0]);
 }
 
-// What has no kernels here.
-template <class Kind, class T>
-void run(const Kind& op, const Call<T>&) {
-  throw Error(cat("GPUs have no kernel of ", name_of(Op{op}),
-                  " yet: give a mesh without cp and ep, and a model without experts"));
-}
-
 struct StreamOps::State {
   cudaStream_t stream;
   MatmulLibrary matmul;
   Scratch scratch;
+  HostCounts counts;
   TokenLoader loader;
 
   State(cudaStream_t on, bool tf32) : stream(on), matmul(tf32) {}
@@ -63,7 +60,7 @@ struct StreamOps::State {
            bool prepares) {
     scratch.begin();
     const auto with = [&]<class T>(T) {
-      const Call<T> call{context, reads, writes, stream, matmul, scratch, prepares};
+      const Call<T> call{context, reads, writes, stream, matmul, scratch, counts, prepares};
       std::visit(
           [&](const auto& kind) {
             if constexpr (std::is_same_v<std::remove_cvref_t<decltype(kind)>, LoadBatch>) {
@@ -104,5 +101,7 @@ void StreamOps::run(const Op& op, const OpContext& context, std::span<const void
                     std::span<void* const> writes) {
   state_->run(op, context, reads.data(), writes.data(), false);
 }
+
+void StreamOps::rethrow() { state_->loader.rethrow(); }
 
 }  // namespace mb::cuda

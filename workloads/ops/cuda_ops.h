@@ -17,12 +17,15 @@ class StreamOps {
   StreamOps(cudaStream_t stream, bool tf32);
   ~StreamOps();
 
-  // Room for `op`, so that run() allocates no device memory. Throws Error for an operation that has
-  // no kernels here.
+  // Room for `op`, so that run() allocates no device memory.
   void prepare(const Op& op);
-  // Enqueues `op`. Operands, in device memory, as op.h lists them.
+  // Enqueues `op`. Operands, in device memory, as op.h lists them. An ExpertMatmul with counts
+  // waits for the stream, to read them.
   void run(const Op& op, const OpContext& context, std::span<const void* const> reads,
            std::span<void* const> writes);
+
+  // Throws what the loading of tokens has thrown, once the stream has done what was enqueued.
+  void rethrow();
 
   struct State;
 

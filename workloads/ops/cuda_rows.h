@@ -382,9 +382,11 @@ void run(const DropoutRows& op, const Call<T>& call) {
 // --- rotary
 // ---------------------------------------------------------------------------------------
 
-// Angles are computed where they are used: a table would have to be kept for each sequence length.
+// Angles are computed where they are used, in fp64 as CPUs do: a table would have to be kept for
+// each sequence length. Each serves several heads.
 template <class T>
 struct RotaryRow {
+  static constexpr std::int64_t kParts = 4;  // of the heads
   Rotary op;
   Places places;
   T* qkv;
@@ -394,13 +396,14 @@ struct RotaryRow {
     const std::int64_t half = op.head_dim / 2, heads = op.heads + op.kv_heads;
     const double position = static_cast<double>(places.of(row).position);
     T* x = qkv + row * (op.heads + 2 * op.kv_heads) * op.head_dim;
-    team.for_each(heads * half, [=, *this](std::int64_t j) {
+    team.for_each(kParts * half, [=, *this](std::int64_t j) {
       const std::int64_t i = j % half;
       const double angle =
           position * pow(double(op.base), -2.0 * static_cast<double>(i) / double(op.head_dim));
       const M cosine = M(cos(angle)), sine = M(sin(angle));
-      rotate_head(OneElement{}, x + j / half * op.head_dim + i, &cosine, &sine,
-                  op.inverse ? M(-1) : M(1), half);
+      for (std::int64_t head = j / half; head < heads; head += kParts)
+        rotate_head(OneElement{}, x + head * op.head_dim + i, &cosine, &sine,
+                    op.inverse ? M(-1) : M(1), half);
     });
   }
 };

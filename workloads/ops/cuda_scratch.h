@@ -4,18 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "workloads/base/cuda_check.h"
+#include "workloads/base/cuda_memory.h"
 
 namespace mb::cuda {
 
 // Several parts that a call uses at once follow each other; every call begins anew.
 class Scratch {
  public:
-  Scratch() = default;
-  ~Scratch() { cudaFree(memory_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
   void begin() { used_ = 0; }
   // `count` elements. Null while calls are only prepared, which grow the room.
   template <class U>
@@ -25,20 +20,19 @@ class Scratch {
     used_ += (sizeof(U) * count + kAlignment - 1) / kAlignment * kAlignment;
     if (used_ > wanted_) wanted_ = used_;
     if (used_ > bytes_) return nullptr;
-    return reinterpret_cast<U*>(static_cast<std::byte*>(memory_) + at);
+    return reinterpret_cast<U*>(static_cast<std::byte*>(memory_.at()) + at);
   }
   // Makes the room that was asked for so far. Nothing may be using it.
   void make_room() {
     if (wanted_ <= bytes_) return;
-    check(cudaFree(memory_), "cudaFree");
-    memory_ = nullptr;
+    memory_ = {};
     bytes_ = 0;
-    check(cudaMalloc(&memory_, wanted_), "cudaMalloc of scratch");
+    memory_ = Memory(wanted_, "scratch of a stream");
     bytes_ = wanted_;
   }
 
  private:
-  void* memory_ = nullptr;
+  Memory memory_;
   std::size_t bytes_ = 0, wanted_ = 0, used_ = 0;
 };
 

@@ -93,6 +93,15 @@ def second_pairs(deviation, level):
     return np.where(enough.any(axis=1), enough.argmax(axis=1) + MIN_PAIRS, MAX_PAIRS)
 
 
+def pairs_to_find(deviation, level):
+    """Pairs that find TARGET with POWER at this spread, however many: the normal approximation of the above."""
+    from scipy import stats
+
+    edge = stats.norm.isf(level)
+    wanted = (deviation / TARGET * (edge + stats.norm.ppf(POWER))) ** 2 + edge**2 / 2
+    return max(MIN_PAIRS, math.ceil(wanted))
+
+
 @functools.lru_cache(maxsize=4096)
 def _detectable_shift(first, second, level):
     return _least(lambda s: _power(first, FIRST_LEVEL, s) * _power(second, level, s) >= 0.95, 40.0)

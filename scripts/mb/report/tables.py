@@ -48,7 +48,7 @@ def number(value, factor=1):
     scaled = value * factor
     if isinstance(scaled, int) or abs(scaled) >= 1e4:
         return Cell(f"{scaled:,.0f}")
-    return Cell(f"{scaled:.5g}" if scaled == 0 or abs(scaled) >= 1e-4 else f"{scaled:.4e}")
+    return Cell("0" if scaled == 0 else f"{scaled:#.5g}" if abs(scaled) >= 1e-4 else f"{scaled:.4e}")
 
 
 def how(row):

@@ -10,6 +10,7 @@
 #include "parallel/exec/executor.h"
 #include "parallel/plan/builder.h"
 #include "parallel/plan/validate.h"
+#include "tests/support/devices.h"
 #include "tests/support/error.h"
 
 namespace mb {
@@ -75,7 +76,8 @@ struct HandPlan {
   std::unique_ptr<Executor> run() {
     plan.programs.push_back(builder.finish());
     validate(plan);
-    auto executor = make_thread_executor(plan, {.batches = &batches, .poison = poison});
+    auto executor = make_thread_executor(
+        plan, {.make_device = test::devices(), .batches = &batches, .poison = poison});
     executor->step();
     return executor;
   }
@@ -219,7 +221,7 @@ TEST(Poison, EndsARunThatWritesPastTheEndOfATensor) {
   hand.poison = true;
   hand.load(0, hand.tensor(4), hand.tensor(3), 4);
   EXPECT_EQ(message_of([&] { hand.run(); }),
-            "rank 0: something has written past the end of x, of 12 bytes");
+            test::rank_text(0) + ": something has written past the end of x, of 12 bytes");
 }
 
 }  // namespace

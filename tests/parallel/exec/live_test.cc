@@ -17,6 +17,7 @@
 #include "parallel/plan/text.h"
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
+#include "tests/support/devices.h"
 #include "tests/support/error.h"
 #include "workloads/model/data.h"
 
@@ -86,7 +87,8 @@ std::vector<double> state_of(const Plan& plan, const Executor& executor) {
 }
 
 std::vector<double> state_after(const Plan& plan, const BatchSource& batches, int steps) {
-  const auto executor = make_thread_executor(plan, {.batches = &batches, .timeout_s = 60});
+  const auto executor = make_thread_executor(
+      plan, {.make_device = test::devices(), .batches = &batches, .timeout_s = 60});
   for (int i = 0; i < steps; ++i) executor->step();
   return state_of(plan, *executor);
 }
@@ -110,8 +112,9 @@ TEST(ThreadExecutor, DelaysOfCommunicationChangeNoBit) {
   const Markov batches(plan);
   const std::vector<double> state = state_after(plan, batches, 2);
   for (const std::uint64_t seed : {1, 2}) {
-    const auto executor =
-        make_thread_executor(plan, {.batches = &batches, .delays = {.seed = seed, .most_us = 100}});
+    const auto executor = make_thread_executor(plan, {.make_device = test::devices(),
+                                                      .batches = &batches,
+                                                      .delays = {.seed = seed, .most_us = 100}});
     executor->step();
     executor->step();
     EXPECT_EQ(state_of(plan, *executor), state) << seed;
@@ -122,7 +125,8 @@ TEST(ThreadExecutor, PeakMemoryIsThatOfThePlanOnEveryRank) {
   for (const Case& run : kCases) {
     const Plan plan = plan_of(run);
     const Markov batches(plan);
-    const auto executor = make_thread_executor(plan, {.batches = &batches});
+    const auto executor =
+        make_thread_executor(plan, {.make_device = test::devices(), .batches = &batches});
     executor->step();
     executor->step();
     for (int rank = 0; rank < plan.mesh.world(); ++rank) {
@@ -136,7 +140,8 @@ TEST(ThreadExecutor, TrafficIsThatOfThePlanOnEveryRank) {
   for (const Case& run : kCases) {
     const Plan plan = plan_of(run);
     const Markov batches(plan);
-    const auto executor = make_thread_executor(plan, {.batches = &batches});
+    const auto executor =
+        make_thread_executor(plan, {.make_device = test::devices(), .batches = &batches});
     executor->step();
     executor->step();
     for (int rank = 0; rank < plan.mesh.world(); ++rank) {
@@ -161,7 +166,8 @@ TEST(Poison, IsWhatOthersOwnBeforeTheGatherAndWhatIsDead) {
       plan_step(model, Mesh::parse("dp2"), {.micro_batches = kMicroBatches, .zero = 1});
   const Markov batches(plan);
   const Program& program = plan.programs[0];
-  const auto executor = make_thread_executor(plan, {.batches = &batches, .poison = true});
+  const auto executor = make_thread_executor(
+      plan, {.make_device = test::devices(), .batches = &batches, .poison = true});
   const auto is_nan = [](double value) { return std::isnan(value); };
   for (int step = 0; step < 2; ++step) {
     for (const int rank : {0, 1}) {
@@ -222,7 +228,10 @@ TEST(ThreadExecutor, TimelineKeepsTheOrderOfStreamsWaitsAndMessages) {
     SCOPED_TRACE(run.mesh + ' ' + run.schedule);
     const Plan plan = plan_of(run);
     const Markov batches(plan);
-    const Timeline timeline = make_thread_executor(plan, {.batches = &batches})->step().timeline;
+    const StepResult step =
+        make_thread_executor(plan, {.make_device = test::devices(), .batches = &batches})->step();
+    const Timeline& timeline = step.timeline;
+    const std::int64_t off = step.clock_uncertainty_ns;
     for (int rank = 0; rank < plan.mesh.world(); ++rank) {
       const Program& program = plan.program_of(rank);
       const std::vector<Span>& spans = timeline.of(rank);
@@ -241,14 +250,14 @@ TEST(ThreadExecutor, TimelineKeepsTheOrderOfStreamsWaitsAndMessages) {
     const Meetings meetings = meetings_of(plan, timeline);
     ASSERT_EQ(meetings.sends.size(), meetings.recvs.size());
     for (const auto& [key, send] : meetings.sends) {
-      ASSERT_GE(meetings.recvs.at(key).end_ns, send.start_ns);
-      ASSERT_GE(send.end_ns, meetings.recvs.at(key).start_ns);
+      ASSERT_GE(meetings.recvs.at(key).end_ns, send.start_ns - off);
+      ASSERT_GE(send.end_ns, meetings.recvs.at(key).start_ns - off);
     }
     for (const auto& [key, spans] : meetings.collectives) {
       ASSERT_EQ(spans.size(), std::get<0>(key).size());
       const auto by_start = [](const Span& a, const Span& b) { return a.start_ns < b.start_ns; };
       const auto last = std::max_element(spans.begin(), spans.end(), by_start);
-      for (const Span& span : spans) ASSERT_GE(span.end_ns, last->start_ns);
+      for (const Span& span : spans) ASSERT_GE(span.end_ns, last->start_ns - off);
     }
   }
 }
@@ -327,7 +336,8 @@ TEST(ThreadExecutor, AnErrorOnOneRankReachesTheCallerWithRankStreamAndLabel) {
   const auto run = [](const char* mesh) {
     const Plan plan = plan_of({mesh});
     const ThrowingBatches batches(plan);
-    const auto executor = make_thread_executor(plan, {.batches = &batches});
+    const auto executor =
+        make_thread_executor(plan, {.make_device = test::devices(), .batches = &batches});
     executor->step();
     const std::string message = message_of([&] { executor->step(); });
     EXPECT_EQ(message_of([&] { executor->step(); }), "an earlier step failed: " + message);
@@ -360,7 +370,8 @@ class BlockingBatches final : public Markov {
 TEST(ThreadExecutor, ARankThatHangsIsReportedWithWhereEveryRankStands) {
   const Plan plan = plan_of({"dp2"});
   const BlockingBatches batches(plan);
-  const auto executor = make_thread_executor(plan, {.batches = &batches, .timeout_s = 0.5});
+  const auto executor = make_thread_executor(
+      plan, {.make_device = test::devices(), .batches = &batches, .timeout_s = 0.5});
   const std::string message = message_of([&] { executor->step(); });
   EXPECT_EQ(message,
             "no rank has ended an instruction for 0.5 s: rank 0: dp in all_reduce sum dp (G3 "
@@ -374,12 +385,15 @@ TEST(ThreadExecutor, RanksThatWaitForEachOtherAreReleased) {
     if (std::holds_alternative<Send>(i.action)) i.action = Copy{}, i.writes = i.reads;
   }
   const Markov batches(plan);
-  const auto executor = make_thread_executor(plan, {.batches = &batches, .timeout_s = 0.5});
+  const auto executor = make_thread_executor(
+      plan, {.make_device = test::devices(), .batches = &batches, .timeout_s = 0.5});
   const std::string message = message_of([&] { executor->step(); });
-  EXPECT_EQ(message.find("no rank has ended an instruction for 0.5 s: rank 0: "), 0u) << message;
+  EXPECT_EQ(
+      message.find("no rank has ended an instruction for 0.5 s: " + test::rank_text(0) + ": "), 0u)
+      << message;
   EXPECT_NE(message.find("pp_recv in recv from stage 1 (B0 gradients)"), std::string::npos)
       << message;
-  EXPECT_NE(message.find("; rank 1: "), std::string::npos) << message;
+  EXPECT_NE(message.find("; " + test::rank_text(1) + ": "), std::string::npos) << message;
 }
 
 }  // namespace

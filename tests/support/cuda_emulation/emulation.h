@@ -1,4 +1,4 @@
-// A TEST DOUBLE of the CUDA runtime and of cuBLASLt, on the host: what tests control about it.
+// A TEST DOUBLE of the CUDA runtime, cuBLASLt and NCCL, on the host: what tests control about it.
 //
 // mb_cuda_emulation defines the functions of these libraries that Meshbench calls, and is linked
 // into test programs instead of them. Devices are imaginary, each stream is a thread that runs its
@@ -23,6 +23,10 @@ struct Settings {
   int most_delay_us = 0;
   std::uint64_t seed = 1;
   int driver_version = 13000;  // 0: there is no driver
+  int nccl_version = 0;        // of the library; 0: that of the header
+  // Of communicators that do not block: how often one has to ask whether a call is through, which
+  // launches nothing before.
+  int nccl_polls = 0;
 };
 
 // As after the start of a process, with these settings. No stream may be in use; what earlier tests
@@ -32,12 +36,16 @@ void reset(const Settings& settings = {});
 // The `call`-th call of `function` from now on, counted from 1, returns `error`, a cudaError_t or
 // cublasStatus_t as the function does; `sticky`: so does every later call of the device.
 void fail(const std::string& function, int call, int error, bool sticky = false);
+// The communicators that `device` has report `error`, an ncclResult_t, from now on, as after a link
+// is lost; what waits in their kernels waits on.
+void fail_communicators(int device, int error);
 // How often a function has been called since the reset.
 std::int64_t calls(const std::string& function);
 
 // What a device would not have survived, or would have computed wrong numbers from, one line each:
 // memory used after it was freed or out of its bounds, host pointers taken for device pointers,
-// what was written past the end of an allocation. Looks through all guards and freed blocks.
+// what was written past the end of an allocation, communication that does not fit or would wait for
+// ever. Looks through all guards and freed blocks.
 std::vector<std::string> faults();
 
 struct Memory {

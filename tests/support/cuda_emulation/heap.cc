@@ -13,7 +13,7 @@ namespace mb::cuda_emulation {
 namespace {
 
 constexpr std::size_t kGuard = 256;
-constexpr std::size_t kKept = 64 << 20;                     // bytes of freed blocks
+constexpr std::size_t kKept = 16 << 20;                     // bytes of freed blocks
 constexpr unsigned char kGuardByte = 0xa5, kPoison = 0xff;  // NaN in every floating-point type
 
 struct Block {
@@ -38,7 +38,7 @@ Heap& heap() {
 }
 
 bool all_are(const std::byte* data, std::size_t n, unsigned char value) {
-  return std::all_of(data, data + n, [=](std::byte b) { return b == std::byte{value}; });
+  return n == 0 || (*data == std::byte{value} && std::memcmp(data, data + 1, n - 1) == 0);
 }
 
 std::string name_of(const Block& block) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "tests/support/cuda_emulation/emulation.h"
 #include "workloads/base/cuda_check.h"
 #include "workloads/ops/cuda_ops.h"
@@ -32,6 +34,20 @@ class Buffer {
   std::size_t bytes_;
 };
 
+// One stream for all operations, whose workspace is poisoned once.
+struct Stream {
+  cudaStream_t stream = nullptr;
+  std::unique_ptr<cuda::StreamOps> ops;
+  Stream() {
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    ops = std::make_unique<cuda::StreamOps>(stream, /*tf32=*/false);
+  }
+};
+const Stream& the_stream() {
+  static const auto& made = *new Stream;  // as long as the devices
+  return made;
+}
+
 }  // namespace
 
 std::string Backend::text() const { return cat("emulated GPU, ", name_of(dtype)); }
@@ -42,10 +58,8 @@ std::vector<Backend> backends() {
 
 void run_operation(const Backend&, const Op& op, const OpContext& context,
                    std::vector<Bytes>& reads, std::vector<Bytes>& writes) {
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  const auto& [stream, ops] = the_stream();
   {
-    cuda::StreamOps ops(stream, /*tf32=*/false);
     std::vector<std::unique_ptr<Buffer>> in, out;
     std::vector<const void*> from;
     std::vector<void*> to;
@@ -59,12 +73,11 @@ void run_operation(const Backend&, const Op& op, const OpContext& context,
       out.back()->put(bytes, stream);
       to.push_back(out.back()->at());
     }
-    ops.prepare(op);
-    ops.run(op, context, from, to);
+    ops->prepare(op);
+    ops->run(op, context, from, to);
     for (std::size_t i = 0; i < writes.size(); ++i) out[i]->get(writes[i], stream);
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
-  check(cudaStreamDestroy(stream), "cudaStreamDestroy");
   EXPECT_TRUE(cuda_emulation::faults().empty()) << cuda_emulation::faults().front();
 }
 

@@ -216,6 +216,17 @@ TEST(ContextOps, ARingEqualsWholeAttention) {
   }
 }
 
+// More queries than kernels take at once, at every step.
+TEST(ContextOps, ALongRingAgreesOnAllBackends) {
+  const Problem p{1, 1080, 2, 1, 4, {0.1, 6}};
+  const Results whole = whole_attention(reference(), p);
+  for (const Backend& backend : testing::backends()) {
+    for (bool zigzag : {false, true})
+      expect_equal(Ring(backend, p, {2, zigzag}).run(), whole, tolerance(backend, 4),
+                   backend.text());
+  }
+}
+
 TEST(ContextOps, ARingAgreesOnAllBackends) {
   const Problem p{2, 156, 4, 2, 8, {0.2, 5}};
   const Results whole = whole_attention(reference(), p);

@@ -50,8 +50,10 @@ void expect_within(const Values& actual, const Values& expected, double relative
 // GPUs round probabilities, and the gradient of scores, to 16 bits between two products; rows of
 // values in these tests are a few units large.
 double between_products(const Backend& backend, const OpKind& op) {
-  const bool attends =
-      std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionGradient>(op);
+  const bool attends = std::holds_alternative<Attention>(op) ||
+                       std::holds_alternative<AttentionGradient>(op) ||
+                       std::holds_alternative<RingAttention>(op) ||
+                       std::holds_alternative<RingAttentionGradient>(op);
   return attends && !backend.kernels ? 4 * half_ulp(backend.dtype) : 0;
 }
 
@@ -113,8 +115,11 @@ TEST(Precision, OfMatmuls) {
   }
 }
 
-TEST(Precision, OfAttentionAndRotary) {
-  const std::int64_t batch = 2, sequence = 70, heads = 4, kv_heads = 2, head_dim = 8;
+class PrecisionOfAttention : public ::testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Sequences, PrecisionOfAttention, ::testing::Values(70, 300));
+
+TEST_P(PrecisionOfAttention, AndRotary) {
+  const std::int64_t batch = 2, sequence = GetParam(), heads = 4, kv_heads = 2, head_dim = 8;
   const std::int64_t rows = batch * sequence, width = (heads + 2 * kv_heads) * head_dim;
   const Operand qkv{noise(1, rows * width, 2)}, dout{noise(2, rows * heads * head_dim)};
   const Attention op{batch, sequence, heads, kv_heads, head_dim};

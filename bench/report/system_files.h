@@ -1,0 +1,35 @@
+// Facts that the kernel gives as files, below a folder that stands for "/".
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mb {
+
+// First line of a file; nothing if it cannot be read or is empty.
+std::optional<std::string> line_of(const std::filesystem::path& path);
+// The first line as a number, 0x... included; nothing if it is none.
+std::optional<std::int64_t> number_of(const std::filesystem::path& path);
+// The choice in brackets of a line such as "always [madvise] never", else the line.
+std::optional<std::string> chosen_of(const std::filesystem::path& path);
+
+std::vector<std::string> lines_of(const std::filesystem::path& path);
+// "key : value" lines, as of /proc/cpuinfo, /proc/meminfo and /proc/self/status.
+using Fields = std::multimap<std::string, std::string>;
+Fields fields_of(const std::filesystem::path& path);
+std::optional<std::string> first_of(const Fields& fields, const std::string& key);
+
+// How many entries of a folder are `prefix` and a number; 0 where there is no such folder.
+std::int64_t numbered_entries(const std::filesystem::path& folder, std::string_view prefix);
+
+// CPUs of a list such as "0-3,8"; 0 of an empty one.
+std::int64_t cpus_of_list(std::string_view list);
+// CPUs' worth of time that a control group allows (cpu.max); nothing where it sets no limit.
+std::optional<double> cpu_quota(const std::filesystem::path& root);
+
+}  // namespace mb

@@ -1,0 +1,23 @@
+// CUDA devices as Devices. cuda_device.cc has them, no_cuda.cc is what a build without CUDA has.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "parallel/device/device.h"
+
+namespace mb {
+
+// How many devices the driver shows. Throws Error, with what would help, where this build has no
+// CUDA, or there is no driver or no device.
+int cuda_devices();
+
+struct CudaOptions {
+  int device = 0;
+  bool tf32 = false;  // products of fp32 may round operands to ten bits of mantissa
+};
+// Streams as in make_cpu_device(): each is a worker thread that enqueues on a CUDA stream.
+std::unique_ptr<Device> make_cuda_device(const CudaOptions& options, int streams,
+                                         const std::string& name);
+
+}  // namespace mb

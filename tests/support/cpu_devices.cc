@@ -1,0 +1,10 @@
+#include "tests/support/devices.h"
+
+namespace mb::test {
+
+DeviceMaker devices() { return {}; }
+std::string rank_text(int rank) { return cat("rank ", rank); }
+bool devices_run(const ModelConfig&, const Mesh&) { return true; }
+std::vector<std::string> device_faults() { return {}; }
+
+}  // namespace mb::test

@@ -1,0 +1,87 @@
+// Moves around the exchanges of context parallelism. Part of cuda_ops.cu.
+#pragma once
+
+#include <cstdint>
+
+#include "workloads/ops/cuda_call.h"
+#include "workloads/ops/tokens.h"
+
+namespace mb::cuda {
+
+template <class Team, class T>
+MB_HD void copy_row(Team team, const T* x, T* y, std::int64_t n) {
+  team.for_each(n, [=](std::int64_t i) { y[i] = x[i]; });
+}
+
+template <class T>
+struct PackRow {
+  const T* x;
+  T* y;
+  std::int64_t kv_row, skipped;
+  bool inverse;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const std::int64_t packed = row * kv_row, whole = row * (skipped + kv_row) + skipped;
+    copy_row(team, x + (inverse ? packed : whole), y + (inverse ? whole : packed), kv_row);
+  }
+};
+template <class T>
+void run(const PackKv& op, const Call<T>& call) {
+  rows(call, op.rows,
+       PackRow<T>{in<T>(call, 0), out<T>(call, 0), 2 * op.kv_heads * op.head_dim,
+                  op.heads * op.head_dim, op.inverse});
+}
+
+// Where element i of a row stands once heads are apart: in the part of the rank that gets them.
+template <class T>
+struct HeadShuffleRow {
+  HeadShuffle op;
+  const T* x;
+  T* y;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const std::int64_t n = (op.heads + 2 * op.kv_heads) * op.head_dim;
+    team.for_each(n, [=, *this](std::int64_t i) {
+      const std::int64_t q = op.heads * op.head_dim, kv = op.kv_heads * op.head_dim;
+      const std::int64_t first = i < q ? 0 : i < q + kv ? q : q + kv;
+      const std::int64_t share = (i < q ? q : kv) / op.ways;
+      const std::int64_t part = (i - first) / share;
+      const std::int64_t apart =
+          (part * op.rows + row) * (n / op.ways) + first / op.ways + (i - first) % share;
+      const std::int64_t whole = row * n + i;
+      y[op.inverse ? whole : apart] = x[op.inverse ? apart : whole];
+    });
+  }
+};
+template <class T>
+void run(const HeadShuffle& op, const Call<T>& call) {
+  rows(call, op.rows, HeadShuffleRow<T>{op, in<T>(call, 0), out<T>(call, 0)});
+}
+
+// Rows of all ranks, one rank after the other.
+template <class T>
+struct TokenShuffleRow {
+  TokenShuffle op;
+  const T* x;
+  T* y;
+  std::int64_t rows_of_rank;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t row) const {
+    const TokenPlace place =
+        place_of_row(op.split, op.batch, op.sequence, static_cast<int>(row / rows_of_rank), 0,
+                     row % rows_of_rank);
+    const std::int64_t ordered = place.sequence * op.sequence + place.position;
+    copy_row(team, x + (op.inverse ? ordered : row) * op.n, y + (op.inverse ? row : ordered) * op.n,
+             op.n);
+  }
+};
+template <class T>
+void run(const TokenShuffle& op, const Call<T>& call) {
+  TokenShuffle all = op;
+  all.split.row_ways = 1;
+  const std::int64_t rows_of_rank = rows_of(all.split, op.batch, op.sequence);
+  rows(call, rows_of_rank * op.split.context_ways,
+       TokenShuffleRow<T>{all, in<T>(call, 0), out<T>(call, 0), rows_of_rank});
+}
+
+}  // namespace mb::cuda
