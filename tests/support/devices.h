@@ -5,16 +5,12 @@
 #include <vector>
 
 #include "parallel/exec/executor.h"
-#include "parallel/mesh/mesh.h"
-#include "workloads/model/config.h"
 
 namespace mb::test {
 
 DeviceMaker devices();
 // What messages call a rank of one process: "rank 3", "rank 3 on cuda device 3".
 std::string rank_text(int rank);
-// Whether they have the kernels of a model on a mesh.
-bool devices_run(const ModelConfig& model, const Mesh& mesh);
 // What an emulated device would not have survived, so far; one line each.
 std::vector<std::string> device_faults();
 
