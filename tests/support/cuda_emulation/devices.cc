@@ -14,9 +14,6 @@ DeviceMaker devices() {
 std::string rank_text(int rank) {
   return cat("rank ", rank, " on cuda device ", rank % cuda_devices());
 }
-bool devices_run(const ModelConfig& model, const Mesh& mesh) {
-  return model.experts == 1 && mesh.size(Axis::cp) == 1;
-}
 std::vector<std::string> device_faults() { return cuda_emulation::faults(); }
 
 }  // namespace mb::test
