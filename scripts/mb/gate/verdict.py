@@ -138,7 +138,8 @@ def _fails_more(base, candidate):
     """Whether launches of the candidate fail more often, beyond chance, by Fisher's exact test."""
     from scipy import stats
 
-    counts = [[sum((row["status"] in RAN) == ran for row in side) for ran in (False, True)] for side in (candidate, base)]
+    counts = [[sum((row["status"] in RAN) == ran for row in side) for ran in (False, True)]
+              for side in (candidate, base)]
     return stats.fisher_exact(counts, alternative="greater").pvalue <= FAILURE_LEVEL
 
 
