@@ -29,7 +29,8 @@ def render(title, rows, traces, document, notes, command):
         title=title, command=command, verdict=verdict(rows, document), counts=tables.counts(rows),
         changes=changes(document), best=best(steps), origin=origin(rows),
         tables=dict.fromkeys(tables.NAMES) | {table.name: table for table in every if table.lines},
-        pictures=pictures.draw(rows, document), timelines=shown, timeline_notes=more, notes=notes,
+        pictures=pictures.draw(rows, document), timelines=shown, timeline_notes=more, notes=[*said(document), *notes],
+        sides=sides(document),
         commands=list(dict.fromkeys(tables.command(row) for row in rows))[:20], rows=len(rows),
         style=jinja2.utils.markupsafe.Markup((FOLDER / "page.css").read_text(encoding="utf-8")),
         scripts=[jinja2.utils.markupsafe.Markup(script) for script in scripts], policy=_policy(scripts))
@@ -71,6 +72,24 @@ def changes(document):
         {"verdict": finding["verdict"], "kind": tables.kind_of(finding["verdict"]), "metric": finding["metric"],
          "change": tables.change(finding), "reason": finding.get("reason") or "", "case": finding["case"]}
         for finding in told[:MOST_CHANGES]]}
+
+
+def said(document):
+    """Lines of the gate on itself: its self-test, warnings, waivers, what became better beside what became worse."""
+    if not document:
+        return []
+    lines = [f"Self-test of the gate: {document['self_test']}"] if document.get("self_test") else []
+    lines += [f"Traded in {t['case']}: {t['better']} is better, {t['worse']} worse." for t in document.get("trade_offs", [])]
+    lines += [f"Waived until {w['expires']} ({w['state']}): {w['metric']} of {w['case']}, {w['reason']}, {w['issue']}"
+              for w in document.get("waivers", [])]
+    return lines + [f"Warning of the gate: {warning}" for warning in document.get("warnings", [])]
+
+
+def sides(document):
+    """[(base or candidate, where it is from, its commit, its machine)] that the gate compared."""
+    found = [(name, document[name]) for name in ("base", "candidate") if name in (document or {})]
+    return [(name, side["source"], look.commit(side["build"]) if side["build"] else "unknown", side["fingerprint"] or "unknown")
+            for name, side in found]
 
 
 def best(steps):
