@@ -205,6 +205,13 @@ def test_rows_bring_their_traces_along_once(row_file, tmp_path):
     assert notes == ["rows.jsonl names a trace that is not there: gone.json"]
 
 
+def test_bandwidths_are_of_collectives_that_had_their_links_to_themselves():
+    late = make_coll_row()
+    late["coll"]["injected_delay_s"] = 0.002
+    assert [page.pictures.undisturbed(row) for row in (make_row(), make_coll_row(), make_coll_row(beside="tp"), late)] == [
+        False, True, False, False]
+
+
 def test_the_verb_writes_the_page(row_file, tmp_path, capsys):
     out = tmp_path / "report.html"
     (tmp_path / "verdict.json").write_text(json.dumps(DOCUMENT))
