@@ -105,15 +105,20 @@ def _fact(value):
 
 
 def origin(rows):
-    """{machines: [(id, facts)], commits, compilers, first and last time}: where the numbers come from."""
+    """{shared: facts of all machines, machines: [(id, what it has for itself)], commits, compilers, first and last time}: where the numbers come from."""
     machines = {}
     for row in rows:
         machines.setdefault(row["fingerprint"]["id"], row["fingerprint"]["hard"])
-    told = [(name, ", ".join(f"{key.replace('_', ' ')} {_fact(value)}" for key, value in sorted(facts.items())
-                             if value not in (None, "") and key != "flags_hash"))
-            for name, facts in sorted(machines.items())]
+    shared = {key for facts in machines.values() for key in facts
+              if len({str(other.get(key)) for other in machines.values()}) == 1}
+
+    def text(facts, keys):
+        return ", ".join(f"{key.replace('_', ' ')} {_fact(facts[key])}" for key in sorted(keys)
+                         if facts.get(key) not in (None, "") and key != "flags_hash")
+
+    told = [(name, text(facts, set(facts) - shared)) for name, facts in sorted(machines.items())]
     times = sorted(row["time_utc"] for row in rows)
-    return {"machines": told[:6], "more_machines": max(0, len(told) - 6),
+    return {"shared": text(next(iter(machines.values()), {}), shared), "machines": told[:6], "more_machines": max(0, len(told) - 6),
             "commits": sorted({look.commit(row["build"]) for row in rows})[:6],
             "builds": sorted({f"{row['build']['compiler']}, {row['build']['type']}" for row in rows}),
             "times": times[:1] + times[-1:] if times else []}

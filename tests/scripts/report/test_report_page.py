@@ -110,6 +110,15 @@ def test_without_a_gate_the_verdict_is_whether_all_ran():
     assert page.verdict([coll], None)["kind"] == "bad"
 
 
+def test_what_machines_have_in_common_is_told_once():
+    rows = [make_row("dp2"), make_row("dp4")]
+    for row, name in zip(rows, "ab"):
+        row["fingerprint"] = {"id": name, "hard": {"cores": 2, "virtualized": True, "gpus": None, "ram_gib": ord(name)}, "soft": {}}
+    found = page.origin(rows)
+    assert found["shared"] == "cores 2, virtualized yes"
+    assert found["machines"] == [("a", "ram gib 97"), ("b", "ram gib 98")]
+
+
 def test_outcomes_are_counted_and_told_with_reasons():
     rows = [make_row(), failed_row("oom_predicted", "needs 9 GiB"), failed_row("crash", "signal 11")]
     assert tables.counts(rows) == [("ran", "good", 1), ("would not fit", "fair", 1), ("crashed", "bad", 1)]
