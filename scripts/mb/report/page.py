@@ -4,6 +4,7 @@ import base64
 import hashlib
 import pathlib
 
+from mb import rows as rows_of
 from mb.figures import look
 from mb.report import pictures, tables, timelines
 
@@ -88,16 +89,16 @@ def said(document):
 def sides(document):
     """[(base or candidate, where it is from, its commit, its machine)] that the gate compared."""
     found = [(name, document[name]) for name in ("base", "candidate") if name in (document or {})]
-    return [(name, side["source"], look.commit(side["build"]) if side["build"] else "unknown", side["fingerprint"] or "unknown")
-            for name, side in found]
+    return [(name, side["source"], look.commit(side["build"]) if side["build"] else "unknown",
+             side["fingerprint"] or "unknown") for name, side in found]
 
 
 def best(steps):
     """The five rows with the best MFU: (mesh, MFU in %, step in ms, command)."""
-    found = [(row, mfu) for row in steps if row["status"] == "ok" and (mfu := row["metrics"].get("mfu", {}).get("value"))]
-    found.sort(key=lambda pair: -pair[1])
-    return [(row["params"].get("mesh", ""), f"{100 * mfu:.1f}", f"{1e3 * row['metrics']['step_s']['value']:,.2f}", tables.command(row))
-            for row, mfu in found[:5] if row["metrics"]["step_s"]["value"] is not None]
+    found = [(row, rows_of.value(row, "mfu"), rows_of.value(row, "step_s")) for row in steps if row["status"] == "ok"]
+    found = sorted((line for line in found if line[1] and line[2]), key=lambda line: -line[1])
+    return [(row["params"].get("mesh", ""), f"{100 * mfu:.1f}", f"{1e3 * step:,.2f}", tables.command(row))
+            for row, mfu, step in found[:5]]
 
 
 def _fact(value):
@@ -105,7 +106,7 @@ def _fact(value):
 
 
 def origin(rows):
-    """{shared: facts of all machines, machines: [(id, what it has for itself)], commits, compilers, first and last time}: where the numbers come from."""
+    """Where the numbers come from: machines, with what each has for itself and what all share, commits, builds, times."""
     machines = {}
     for row in rows:
         machines.setdefault(row["fingerprint"]["id"], row["fingerprint"]["hard"])

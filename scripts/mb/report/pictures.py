@@ -1,4 +1,7 @@
-"""Figures of a page in data URIs, as SVG or, of many points, PNG, each with a text for those who do not see it. Those without data are left out."""
+"""Figures of a page in data URIs, as SVG or, of many points, PNG, each with a text for those who do not see it.
+
+Those without data are left out.
+"""
 
 import base64
 import io
