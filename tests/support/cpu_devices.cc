@@ -4,7 +4,6 @@ namespace mb::test {
 
 DeviceMaker devices() { return {}; }
 std::string rank_text(int rank) { return cat("rank ", rank); }
-bool devices_run(const ModelConfig&, const Mesh&) { return true; }
 std::vector<std::string> device_faults() { return {}; }
 
 }  // namespace mb::test
