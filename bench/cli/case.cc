@@ -1,7 +1,7 @@
 #include "bench/cli/case.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "bench/cli/world_keys.h"
 #include "parallel/strategy/step.h"
@@ -67,15 +67,14 @@ void apply(Case& c, std::vector<Word> words) {
 
 }  // namespace
 
-Case parse_case(const std::vector<std::string>& words) {
+Case read_case(const std::vector<std::string>& words) {
   Case c;
   c.model = find_model(c.model_name);
   c.machine = find_machine(c.machine_name);
-  const std::vector<Word> given = distinct_words(words);
-  std::map<std::string, std::string> seen;
+  std::set<std::string> seen;
   std::vector<Word> own, all;
-  for (const Word& word : given) {
-    seen[word.key] = word.value;
+  for (const Word& word : distinct_words(words)) {
+    seen.insert(word.key);
     if (word.key == "case") {
       all = words_of_named(word.value);
     } else {
@@ -86,6 +85,11 @@ Case parse_case(const std::vector<std::string>& words) {
   std::erase_if(all, [&](const Word& named) { return seen.contains(named.key); });
   all.insert(all.end(), own.begin(), own.end());
   apply(c, std::move(all));
+  return c;
+}
+
+Case parse_case(const std::vector<std::string>& words) {
+  Case c = read_case(words);
   place_ranks(c);
   const std::int64_t data_size = c.mesh.data_size();
   if (c.global_batch == 0)
@@ -104,7 +108,7 @@ Case parse_case(const std::vector<std::string>& words) {
     c.options.loss_scale = parse_number(c.loss_scale, "loss_scale");
   }
   check_case(c);
-  for (const auto& [key, value] : seen) {
+  for (const auto& [key, value] : distinct_words(words)) {
     require(c.mode == Mode::sim || !key.starts_with("machine"), key, "=", value,
             " has no effect in mode=", name_of(c.mode),
             ", which runs on this machine; give mode=sim with it");

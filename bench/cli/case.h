@@ -55,6 +55,9 @@ const std::vector<NamedCase>& named_cases();
 // more particular wins. A key twice is refused. Derives what follows from the rest, and calls
 // check_case.
 Case parse_case(const std::vector<std::string>& words);
+// The words alone: nothing derived, no rule asked. Throws Error for a key or a value that no case
+// has.
+Case read_case(const std::vector<std::string>& words);
 // All that differs from the defaults, model and mesh always: parse_case(split(to_text(c))) equals
 // c.
 std::string to_text(const Case& c);

@@ -21,4 +21,10 @@ std::map<std::string, Fact> params_of(const Case& c) {
   return params;
 }
 
+RowHead head_of(const Case& c) {
+  RowHead head{.case_line = to_text(c), .params = params_of(c), .seed = c.seed};
+  if (c.mode == Mode::sim) head.extra_hard["simulated_machine"] = hash_text(to_json(c.machine));
+  return head;
+}
+
 }  // namespace mb

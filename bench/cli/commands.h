@@ -13,7 +13,8 @@ namespace mb {
 // Exit codes, the same for every verb; 1 is an answer of no: a node that is not fit, a gate's
 // regression.
 inline constexpr int kExitOk = 0, kExitWouldFail = 1, kExitUsage = 2, kExitNoVerdict = 3,
-                     kExitNoData = 4, kExitInternal = 70, kExitInterrupted = 130;
+                     kExitNoData = 4, kExitOutOfMemory = 66, kExitInternal = 70,
+                     kExitInterrupted = 130;
 
 // A message for stderr with the exit code that goes with it. An Error that leaves a verb is a usage
 // error.
@@ -26,6 +27,7 @@ class Exit : public std::runtime_error {
 // Each adds its verb to `app`; the verb runs as the app's callback.
 void add_run(CLI::App& app);
 void add_sim(CLI::App& app);
+void add_check(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_theory(CLI::App& app);
 void add_place(CLI::App& app);

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "bench/cli/commands.h"
 #include "bench/cli/ranks.h"
@@ -24,13 +25,14 @@ int guarded(int argc, char** argv) {
       "\nExit codes: 0 done; 1 doctor found what would fail; 2 the command or the case is wrong; 3 "
       "the run failed or its numbers "
       "are not those of one rank;\n"
-      "4 an input cannot be read; 70 a fault of this program; 130 interrupted.",
+      "4 an input cannot be read; 66 out of memory; 70 a fault of this program; 130 interrupted.",
       "meshbench");
   app.set_version_flag("--version", mb::build_text());
   app.require_subcommand(1);
   app.fallthrough(false);
   mb::add_run(app);
   mb::add_sim(app);
+  mb::add_check(app);
   mb::add_plan(app);
   mb::add_theory(app);
   mb::add_place(app);
@@ -74,6 +76,10 @@ int main(int argc, char** argv) {
         stderr,
         "meshbench: cannot write all of the output; is the disk full, or the pipe closed?\n");
     return mb::kExitNoData;
+  } catch (const std::bad_alloc&) {
+    return mb::fail("meshbench",
+                    "out of memory; give a smaller model or micro_batch, more ranks, or mode=sim",
+                    mb::kExitOutOfMemory);
   } catch (const std::exception& error) {
     return mb::fail("meshbench", mb::cat("internal error: ", error.what()), mb::kExitInternal);
   }

@@ -31,15 +31,6 @@ std::unique_ptr<TokenSource> open_source(const Case& c) {
   }
 }
 
-std::string reason_not_to_verify(const Case& c) {
-  if (c.verify == Verify::off) return "verify=off";
-  if (c.verify == Verify::on) return "";
-  const double flops = model_flops(c.model, c.global_batch, FlopConvention::megatron);
-  return flops <= kAutomaticFlops ? ""
-                                  : "one rank in fp64 would take long for this model and batch; "
-                                    "verify=on does it all the same";
-}
-
 // Of this machine, which in mode=mpi has some of the ranks.
 void check_fits(const Case& c, const Plan& plan) {
   double needed = 0;
@@ -129,6 +120,15 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
 }
 
 }  // namespace
+
+std::string reason_not_to_verify(const Case& c) {
+  if (c.verify == Verify::off) return "verify=off";
+  if (c.verify == Verify::on) return "";
+  const double flops = model_flops(c.model, c.global_batch, FlopConvention::megatron);
+  return flops <= kAutomaticFlops ? ""
+                                  : "one rank in fp64 would take long for this model and batch; "
+                                    "verify=on does it all the same";
+}
 
 Measured measure(const Case& c, const Progress& progress) {
   Measured result{.plan = plan_step(c.model, c.mesh, c.options)};

@@ -30,6 +30,9 @@ struct Measured {
 // Exit(130).
 using Progress = std::function<bool(int done, int total)>;
 
+// Why the first step of a case is not held to one rank in fp64; empty if it is.
+std::string reason_not_to_verify(const Case& c);
+
 // Throws Exit: 4 if the data cannot be read, 3 if a rank fails.
 Measured measure(const Case& c, const Progress& progress);
 // One step on threads or MPI ranks, neither warmed up nor checked: for --run, where no time is

@@ -76,8 +76,7 @@ std::optional<std::string> memory_objection(const Case& c, const RunReport& repo
 
 Json make_row(const Case& c, const Measured& measured, const RunReport& report, const Peak& peak,
               const Flags& flags) {
-  RowHead head{.case_line = to_text(c), .params = params_of(c), .seed = c.seed};
-  if (c.mode == Mode::sim) head.extra_hard["simulated_machine"] = hash_text(to_json(c.machine));
+  RowHead head = head_of(c);
   if (!flags.trace.empty()) head.artifacts["trace"] = flags.trace;
   if (!flags.timeline.empty()) head.artifacts["timeline"] = flags.timeline;
   Json row = row_head(head);

@@ -1,6 +1,6 @@
 """mb plot FIGURE INPUT...: one figure as PNG and SVG, from rows that meshbench wrote.
 
-INPUT is what --out wrote, or a folder of it; gantt also takes what --trace wrote.
+INPUT is what --out wrote, or a folder of it; where a figure takes something else, its line says so.
 """
 
 import argparse
@@ -8,25 +8,38 @@ import pathlib
 
 from mb import rows as rows_of
 from mb.errors import UserError
-from mb.figures import bubble, breakdown, collectives, gantt, heat_maps, look, memory, placement
+from mb.figures import (bubble, breakdown, collectives, exposure, forest, gantt, heat_maps, history, look, memory,
+                        meshes, pareto, placement, predicted, roofline, scaling, straggler, waterfall)
 
 FIGURES = {
     "bubble": (bubble.bubble, "bubble over micro-batches, next to its closed form"),
     "breakdown": (breakdown.breakdown, "where the step time goes, stacked"),
     "memory": (memory.memory, "peak memory by class: closed form, plan, measured"),
     "placement": (placement.placement, "orders of axes: bytes between nodes, step times (rows of meshbench place)"),
+    "meshes": (meshes.meshes, "best MFU by TP x PP and DP x micro-batch; oom, invalid and not run as hatches"),
+    "scaling": (scaling.scaling, "throughput and MFU over devices, strong and weak, with the ideal line"),
+    "exposure": (exposure.exposure, "exposed and hidden communication over the bandwidth of a link"),
+    "pareto": (pareto.pareto, "time against memory: what no other case beats in both"),
+    "predicted": (predicted.predicted, "predicted against measured: steps, collectives, memory"),
+    "waterfall": (waterfall.waterfall, "from one step to another, part by part (two rows)"),
+    "straggler": (straggler.straggler, "times of ranks: least, median, most, and whose"),
+    "history": (history.history, "times over campaigns, with change points"),
     "busbw": (collectives.busbw, "bus bandwidth of collectives over size, with ceilings (rows of meshbench coll)"),
     "ceiling": (collectives.ceiling, "share of the ceiling that collectives reach, over size"),
     "completion": (collectives.completion, "distribution of completion, its tail to be seen (coll --raw)"),
     "skew": (heat_maps.skew, "by rank and size: who arrives last, who waits, who is slow (coll)"),
     "interference": (heat_maps.interference, "slow-down of an axis' collective beside another's (coll --matrix)"),
-    "gantt": (gantt.gantt, "forwards and backwards of a pipeline over time"),
+    "gantt": (gantt.gantt, "forwards and backwards of a pipeline over time (traces, or rows with one)"),
+    "roofline": (roofline.roofline, "operations (ops_bench --benchmark_out) and steps (rows) beside their ceilings"),
+    "forest": (forest.forest, "effects and verdicts of the gate (what mb gate --json prints)"),
 }
+# Figures of other inputs than rows -> what reads these.
+LOADERS = {"gantt": gantt.load, "roofline": roofline.load, "forest": forest.load}
 
 
 def _read(figure, inputs, conditions):
-    if figure == "gantt":
-        return gantt.load(inputs)
+    if figure in LOADERS:
+        return LOADERS[figure](inputs)
     return rows_of.select(rows_of.load(inputs), conditions)
 
 
@@ -49,8 +62,8 @@ def main(argv=None):
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE",
                         help="only rows with this parameter; may be given several times")
     args = parser.parse_args(argv)
-    if args.figure == "gantt" and args.where:
-        parser.error("gantt draws traces, which --where cannot choose; name the files")
+    if args.figure in LOADERS and args.where:
+        parser.error(f"{args.figure} draws more than rows, which --where cannot choose; name the files")
     import matplotlib
 
     try:

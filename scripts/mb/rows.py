@@ -6,13 +6,17 @@ xz (.jsonl.xz), or a folder of these.
 
 import argparse
 import csv
+import functools
 import json
 import lzma
+import math
 import pathlib
+import re
 
 from mb.errors import UserError
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "bench" / "report" / "row.schema.json"
+NOT_FINITE = "not finite"  # how the reason of a metric begins that was NaN or infinite
 
 
 class RowError(UserError):
@@ -23,13 +27,28 @@ def _no_constant(name):
     raise ValueError(f"{name} is not JSON")
 
 
-def _parse(text, where):
+def _parse(text, where, foreign=False):
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return _as_null(json.loads(text)) if foreign else json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
         raise RowError(f"{where}: not a row: {error}; write it again with meshbench run --out") from None
 
 
+def _as_null(value):
+    """The same with null for numbers that are not finite, and with the reason where a metric takes one."""
+    if isinstance(value, dict):
+        if "unit" in value and "value" in value:
+            numbers = [value["value"], *value.get("samples", []), *(value.get(key) for key in ("min", "median", "mean"))]
+            wrong = [number for number in numbers if isinstance(number, float) and not math.isfinite(number)]
+            if wrong:
+                return {"value": None, "unit": value["unit"], "n": 0, "reason": f"{NOT_FINITE}: {wrong[0]} in the file"}
+        return {key: _as_null(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_as_null(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@functools.cache
 def _validator():
     import jsonschema
 
@@ -87,7 +106,7 @@ def _from_cells(columns, cells):
     return row
 
 
-def _rows_of(file, text):
+def _rows_of(file, text, foreign):
     """(place, row) of all rows of a file."""
     if _form(file) == ".csv":
         columns, *lines = csv.reader(text.splitlines()) if text.strip() else [[]]
@@ -98,13 +117,16 @@ def _rows_of(file, text):
     elif _form(file) == ".jsonl":
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip():
-                yield f"{file}:{number}", _parse(line, f"{file}:{number}")
+                yield f"{file}:{number}", _parse(line, f"{file}:{number}", foreign)
     else:
-        yield str(file), _parse(text, str(file))
+        yield str(file), _parse(text, str(file), foreign)
 
 
-def load(paths):
-    """Rows of files and folders, in order, each valid."""
+def load(paths, foreign=False):
+    """Rows of files and folders, in order, each valid.
+
+    `foreign` takes the bare NaN and Infinity that other programs write for null.
+    """
     validator = _validator()
     rows = []
     for file in (f for path in paths for f in files_of(path)):
@@ -112,7 +134,7 @@ def load(paths):
             text = _read(file)
         except (OSError, UnicodeDecodeError, lzma.LZMAError) as error:
             raise RowError(f"{file}: cannot be read: {error}") from None
-        for where, row in _rows_of(file, text):
+        for where, row in _rows_of(file, text, foreign):
             _require_valid(validator, row, where)
             rows.append(row)
     return rows
@@ -143,7 +165,7 @@ def _text(value):
 def metric(row, name):
     """{value, min, max, n, ...} of a metric that was measured, else None."""
     found = row["metrics"].get(name)
-    if found is None or found["value"] is None:
+    if found is None or found["value"] is None or not math.isfinite(found["value"]):
         return None
     samples = found.get("samples") or [found["value"]]
     return {**found, "min": min(samples), "max": max(samples)}
@@ -154,13 +176,20 @@ def value(row, name):
     return None if found is None else found["value"]
 
 
+def axes(row):
+    """Ranks by axis; of a row that was not run, as its case says."""
+    if "mesh" in row:
+        return row["mesh"]["axes"]
+    return {name: int(count) for name, count in re.findall(r"([a-z]+)(\d+)", str(row["params"].get("mesh", "")))}
+
+
 def stages(row):
-    return row["mesh"]["axes"].get("pp", 1)
+    return axes(row).get("pp", 1)
 
 
 def micro_batches(row):
     """Micro-batches of a pipeline in a step."""
-    params, ranks = row["params"], row["mesh"]["axes"]
+    params, ranks = row["params"], axes(row)
     if "micro_batches" in params:
         return int(params["micro_batches"])
     shares = ranks.get("rdp", 1) * ranks.get("dp", 1) * ranks.get("ep", 1)

@@ -33,17 +33,19 @@ def new_figure(width, height, title):
 
 def annotate(figure, caption, rows=()):
     """The caption, and under it where the numbers come from."""
-    figure.supxlabel("\n".join([*caption, footer(rows)]), x=0.01, ha="left", fontsize=8,
+    figure.supxlabel("\n".join([*caption, *([footer(rows)] if rows else [])]), x=0.01, ha="left", fontsize=8,
                      color="#333333", linespacing=1.4)
 
 
 def footer(rows):
     machines = sorted({row["fingerprint"]["id"] for row in rows})
-    commits = sorted({_commit(row["build"]) for row in rows})
-    return f"machine {_listed(machines)}   commit {_listed(commits)}   {len(rows)} row{'s'[:len(rows) != 1]}"
+    commits = sorted({commit(row["build"]) for row in rows})
+    virtual = sum(bool(row.get("virtual_time")) for row in rows)
+    of_which = f", {virtual} in virtual time" if virtual else ""
+    return f"machine {_listed(machines)}   commit {_listed(commits)}   {len(rows)} row{'s'[:len(rows) != 1]}{of_which}"
 
 
-def _commit(build):
+def commit(build):
     if build["git"] is None:
         return "unknown"
     return build["git"][:10] + ("+changes" if build["dirty"] else "")
@@ -82,16 +84,34 @@ def first_bars(rows):
     return rows[:MOST_BARS], [f"The first {MOST_BARS} of {len(rows)} rows; choose others with --where."]
 
 
+# How a run was made, and what follows from the other parameters: never a name for a row.
+UNTOLD = {"mesh", "micro_batches", "parameters", "data", "seed", "steps", "warm_up", "verify", "timeout_s"}
+
+
+def differing(rows, untold=UNTOLD):
+    """Parameters in which the rows differ; the round of a schedule is none where it is the pipeline's length."""
+    from mb.rows import stages
+
+    if all(row["params"].get("group") in (None, 1, stages(row)) for row in rows):
+        untold = {*untold, "group"}
+    return [key for key in dict.fromkeys(key for row in rows for key in row["params"]) if key not in untold and
+            len({str(row["params"].get(key)) for row in rows}) > 1]
+
+
+def short(text, most=40):
+    text = str(text)
+    return text if len(text) <= most else text[:most - 3] + "..."
+
+
+def pairs(row, keys):
+    return [f"{key}={short(row['params'][key])}" for key in keys if key in row["params"]]
+
+
 def labels(rows):
     """A name for each row: its mesh, and what else differs between the rows."""
-    ignored = {"mesh", "micro_batches", "parameters", "data", "seed", "steps", "warm_up", "verify", "timeout_s"}
-    keys = [key for key in rows[0]["params"] if key not in ignored and
-            len({row["params"].get(key) for row in rows}) > 1] if rows else []
-    return ["\n".join([row["mesh"]["text"], *_pairs(row["params"], keys)]) for row in rows]
-
-
-def _pairs(params, keys):
-    return textwrap.wrap(" ".join(f"{key}={params.get(key)}" for key in keys), 32, break_on_hyphens=False)
+    keys = differing(rows)
+    return ["\n".join([short(row["mesh"]["text"]), *textwrap.wrap(" ".join(pairs(row, keys)), 32, break_on_hyphens=False)])
+            for row in rows]
 
 
 def time_unit(seconds):

@@ -93,6 +93,15 @@ def second_pairs(deviation, level):
     return np.where(enough.any(axis=1), enough.argmax(axis=1) + MIN_PAIRS, MAX_PAIRS)
 
 
+def pairs_to_find(deviation, level):
+    """Pairs that find TARGET with POWER at this spread, however many: the normal approximation of the above."""
+    from scipy import stats
+
+    edge = stats.norm.isf(level)
+    wanted = (deviation / TARGET * (edge + stats.norm.ppf(POWER))) ** 2 + edge**2 / 2
+    return max(MIN_PAIRS, math.ceil(wanted))
+
+
 @functools.lru_cache(maxsize=4096)
 def _detectable_shift(first, second, level):
     return _least(lambda s: _power(first, FIRST_LEVEL, s) * _power(second, level, s) >= 0.95, 40.0)
@@ -153,9 +162,11 @@ def two_stage(first, draw, primaries):
     enough = (n >= MIN_PAIRS) & (n1 >= MIN_PAIRS)
     regressed = enough & flagged & (p2 <= level) & (effect >= FLOOR)
     improved = enough & (worse_p(-first) <= level) & (effect <= -FLOOR)
-    verdict = np.select(
-        [regressed, ~enough | ((smallest > TARGET) & ~improved), improved, bound < TARGET],
-        ["REGRESSED", "INCONCLUSIVE", "IMPROVED", "PASS(certified)"], "PASS")
+    certified = bound < TARGET
+    # A confirmation may certify what the screen was too noisy to: its launches know nothing of the flag.
+    blind = ~enough | ((smallest > TARGET) & ~improved & ~(flagged & certified))
+    verdict = np.select([regressed, blind, improved, certified],
+                        ["REGRESSED", "INCONCLUSIVE", "IMPROVED", "PASS(certified)"], "PASS")
     return Decision(verdict, effect, mean - half, mean + half, n, deviation, smallest, needed, p1, p2, pairs)
 
 

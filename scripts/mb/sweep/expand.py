@@ -1,7 +1,7 @@
 """Cases of a sweep from its axes, in an order that the sweep's text alone decides.
 
 The product of the axes as they stand, the last one fastest; lines of `zip` groups stand for one axis each, behind
-the others; then the cases of `include`. Cases that match an `exclude` are left out. Of equal cases the first stays.
+the others; then the cases of `include`; without any of these, the base alone. Cases that match an `exclude` are left out. Of equal cases the first stays.
 """
 
 import dataclasses
@@ -11,6 +11,7 @@ from mb.errors import UserError
 from mb.exit_codes import ExitCode
 from mb.sweep.constraints import holds
 from mb.sweep.identity import hash_of
+from mb.sweep.words import scope_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Expansion:
     cases: list
     duplicates: int
     excluded: int
+    idle_excludes: list  # rules of exclude that match no case
 
 
 def values_of(axis, spec):
@@ -61,7 +63,8 @@ def expand(sweep):
     """All cases of {base, axes, zip, include, exclude, constraints: [{name, rule, reason}]}."""
     factors = [[{axis: value} for value in values_of(axis, spec)] for axis, spec in sweep.get("axes", {}).items()]
     factors += [_zipped(group) for group in sweep.get("zip", [])]
-    parts = [{key: value for part in line for key, value in part.items()} for line in itertools.product(*factors)]
+    lines = itertools.product(*factors) if factors or not sweep.get("include") else []
+    parts = [{key: value for part in line for key, value in part.items()} for line in lines]
     configs = [{**sweep.get("base", {}), **part} for part in [*parts, *sweep.get("include", [])]]
     kept = [config for config in configs if not any(_matches(config, rule) for rule in sweep.get("exclude", []))]
     unique = {}
@@ -69,7 +72,8 @@ def expand(sweep):
         unique.setdefault(hash_of(config), config)
     cases = [Case(config, identity, _broken(config, sweep.get("constraints", [])))
              for identity, config in unique.items()]
-    return Expansion(cases, len(kept) - len(unique), len(configs) - len(kept))
+    idle = [rule for rule in sweep.get("exclude", []) if not any(_matches(config, rule) for config in configs)]
+    return Expansion(cases, len(kept) - len(unique), len(configs) - len(kept), idle)
 
 
 def _matches(config, rule):
@@ -77,4 +81,5 @@ def _matches(config, rule):
 
 
 def _broken(config, constraints):
-    return next((c["name"] for c in constraints if not holds(c["name"], c["rule"], config)), None)
+    scope = scope_of(config)
+    return next((c["name"] for c in constraints if not holds(c["name"], c["rule"], scope)), None)

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
 VERBS = [
-    "run", "sim", "plan", "theory", "place", "traffic", "memory", "coll", "doctor", "models", "machines",
+    "run", "sim", "check", "plan", "theory", "place", "traffic", "memory", "coll", "doctor", "models", "machines",
     "schedules", "cases",
 ]
 SMALL = ["model=gpt-tiny", "mesh=dp2.pp2", "global_batch=8", "steps=2", "warm_up=1"]
@@ -57,6 +57,29 @@ def test_every_example_of_the_help_runs(verb, tmp_path):
         done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=120,
                               env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
         assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_check_answers_each_line_with_the_case_in_full_or_why_it_cannot_run():
+    lines = ["mesh=dp2 model=gpt-tiny", "mesh=tp3", "mesg=dp2", "mode=sim mesh=tp8.pp8 model=gpt3-175b", "model=@no.json"]
+    done = subprocess.run([BIN / "meshbench", "check", "--lines"], input="\n".join(lines) + "\n", capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    rows = [strict(line) for line in done.stdout.splitlines()]
+    assert [row["status"] for row in rows] == ["ok", "invalid", "invalid", "ok", "invalid"]
+    assert [row["status_detail"].get("phase") for row in rows] == [None, "rules", "words", None, "words"]
+    live, sim = rows[0], rows[3]
+    assert live["params"]["steps"] == "5" and live["check"]["model"]["layers"] == 2 and live["check"]["machine"] is None
+    assert 0 < live["check"]["needed_bytes"] < live["check"]["capacity_bytes"]
+    assert sim["check"]["needed_bytes"] > sim["check"]["capacity_bytes"] == 80 * 10**9
+    simulated = strict(run("sim", "mesh=tp8.pp8", "model=gpt3-175b", "--json").stdout)
+    assert sim["check"]["step_s"] == simulated["metrics"]["step_s"]["value"]
+    assert {field: sim[field] for field in ("case", "params", "key")} == {
+        field: simulated[field] for field in ("case", "params", "key")}
+
+
+def test_check_refuses_as_run_does():
+    checked, ran = (run(verb, "mesh=tp3") for verb in ("check", "run"))
+    assert checked.returncode == ran.returncode == 2 and checked.stderr == ran.stderr
 
 
 def test_json_is_one_document_and_all_of_stdout():

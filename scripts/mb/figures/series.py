@@ -1,0 +1,59 @@
+"""What figures over one quantity share: what tells lines of rows apart, their names and looks."""
+
+from collections import defaultdict
+
+from mb.figures import look
+
+COLOURS = (look.BLUE, look.ORANGE, look.BLACK, look.GREEN, look.PURPLE, look.VERMILION, look.SKY)
+MARKERS = "osD^vPX<>*hd"
+# Lines of a panel that can still be told apart.
+MOST = 12
+# Kinds of rows that a page can show one under the other.
+MOST_KINDS = 4
+
+
+def split(rows, ignored):
+    """{name: rows}: rows that differ in no parameter but those ignored; named by what differs between them."""
+    keys = look.differing(rows, look.UNTOLD - {"mesh"} | set(ignored))
+    found = defaultdict(list)
+    for row in rows:
+        found[", ".join(look.pairs(row, keys))].append(row)
+    return dict(found)
+
+
+def kinds(rows):
+    """{"gpt-1m, threads": rows}: what can be held to each other, by model and by what ran it."""
+    found = defaultdict(list)
+    for row in rows:
+        params = row["params"]
+        machine = str(params.get("machine", "machine"))
+        where = f"virtual time, {machine}" if params.get("mode") == "sim" else str(params.get("mode", "threads"))
+        found[f"{params.get('model', 'model')}, {where}"].append(row)
+    return dict(found)
+
+
+def first(groups, what="lines", most=MOST):
+    """As many of the groups as can be told apart, and a line on the rest."""
+    if len(groups) <= most:
+        return groups, []
+    return dict(list(groups.items())[:most]), [
+        f"The first {most} of {len(groups)} {what}; choose others with --where."]
+
+
+def style(at):
+    return {"color": COLOURS[at % len(COLOURS)], "marker": MARKERS[at % len(MARKERS)]}
+
+
+def grid_lines(ax, axis="both"):
+    ax.grid(axis=axis, color=look.PALE, linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def log2_ticks(ax, values):
+    """A logarithmic x axis with the values themselves as ticks, at most ten."""
+    values = sorted(set(values))
+    shown = values[::-(-len(values) // 10)]
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(shown, [f"{value:g}" for value in shown])
+    ax.set_xticks([], minor=True)
+    ax.set_xlim(values[0] / 1.4, values[-1] * 1.4)

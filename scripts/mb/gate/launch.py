@@ -1,0 +1,104 @@
+"""One launch of one build on one case: the rows that it wrote, or a row that says how it failed."""
+
+import contextlib
+import datetime
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import tempfile
+
+from mb import rows as rows_of
+from mb.gate.evidence import RAN
+
+TIMEOUT_S = 3600
+# Verbs of meshbench that measure, what they print least with, and the suite of their rows.
+VERBS = {"run": (["-q", "--no-progress"], "step"), "sim": (["-q", "--no-progress"], "step"), "coll": ([], "coll"),
+         "place": ([], "place")}
+STATUS_OF_EXIT = {2: "invalid", 66: "oom"}
+UNKNOWN = {"build": {"git": None, "dirty": None, "type": "unknown", "flags_hash": "0" * 16, "compiler": "unknown"},
+           "fingerprint": {"id": "0" * 16, "hard": {}, "soft": {}}}
+
+
+def words_of(case):
+    """(verb, words) of a case: "model=gpt-1m mesh=dp2", or "coll op=all_reduce size=1M" with a verb in front."""
+    words = shlex.split(case)
+    if words and "=" not in words[0]:
+        return words[0], words[1:]
+    return "run", words
+
+
+def launch(program, case, role, pair, order, campaign_id):
+    """Rows of one launch; those of a failed one say why."""
+    verb, words = words_of(case)
+    quiet, suite = VERBS[verb]
+    with tempfile.TemporaryDirectory(prefix="meshbench-gate-") as folder:
+        out = pathlib.Path(folder) / ("rows.jsonl" if suite != "step" else "row.json")
+        code, said = _run([str(program), verb, *words, *quiet, "-o", str(out)])
+        found, why = _rows(out)
+    status, detail = _outcome(code, said, found, why)
+    if status:
+        unfinished = [row for row in found if row["status"] not in RAN]
+        found = unfinished or [_failed(suite, case, status, detail)]
+    return [{**row, "role": role, "pair": pair, "order": order, "campaign_id": campaign_id} for row in found]
+
+
+def _run(command):
+    """(exit status, or minus the signal, or None when out of time; end of stderr)."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               text=True, errors="replace", start_new_session=True)
+    try:
+        _, said = process.communicate(timeout=TIMEOUT_S)
+        return process.returncode, said
+    except subprocess.TimeoutExpired:
+        return None, ""
+    finally:  # also on Ctrl-C
+        _end(process)
+
+
+def _end(process):
+    if process.poll() is not None:
+        return
+    for number, patience in ((signal.SIGTERM, 5), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(patience)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _rows(out):
+    """(rows, why there are none) of what a launch wrote."""
+    if not out.exists():
+        return [], "it wrote no row"
+    try:
+        found = rows_of.load([out], foreign=True)
+    except rows_of.RowError as error:
+        return [], str(error).replace(str(out), "its row")
+    return found, "" if found else "it wrote no row"
+
+
+def _outcome(code, said, found, why):
+    """(status, status_detail) of a launch that failed; (None, None) of one that did not."""
+    lines = [line for line in said.strip().splitlines() if line.strip()][-5:]
+    message = " / ".join(lines)[-1000:]
+    if code is None:
+        return "timeout", {"message": f"no end after {TIMEOUT_S} s"}
+    if code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        return "crash", {"signal": -code, "message": f"{name}{': ' if message else ''}{message}"}
+    if code > 0:
+        return STATUS_OF_EXIT.get(code, "crash"), {"code": code, "message": f"exit {code}: {message}"}
+    return ("crash", {"code": 0, "message": f"exit 0, but {why}"}) if why and not found else (None, None)
+
+
+def _failed(suite, case, status, detail):
+    """A row of a launch that left none."""
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"schema": "meshbench-row/1", "run_id": os.urandom(8).hex(), "campaign_id": None, "time_utc": now,
+            "suite": suite, "case": case, "case_version": 1, "params": {}, "key": "0" * 16, **UNKNOWN,
+            "role": "single", "pair": None, "order": None, "seed": None, "status": status, "status_detail": detail,
+            "metrics": {}, "ranks": {}, "env": {}, "artifacts": {}, "raw": None}
