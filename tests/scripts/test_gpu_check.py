@@ -33,7 +33,12 @@ if name == "gpu_bench":
     lines = [{{"name": "gemm/bf16/8192x8192x8192/iterations:1", "TFLOP_per_s": 700.0, "of_datasheet": 0.71}},
              {{"name": "gemm/fp64/4096x4096x4096/iterations:1", "TFLOP_per_s": 60.0}},
              {{"name": "copy/within/iterations:1", "GB_per_s": 3000.0}}]
-    print(json.dumps({{"context": {{"meshbench_gpu": "Fake"}}, "benchmarks": lines}}))
+    bad = (folder / "bad_rate").exists()
+    if bad:
+        lines[1] = {{"name": "gemm/fp64/4096x4096x4096", "error_occurred": True, "error_message": "out of memory"}}
+    out = next(w for w in words if w.startswith("--benchmark_out=")).split("=", 1)[1]
+    pathlib.Path(out).write_text(json.dumps({{"context": {{"meshbench_gpu": "Fake"}}, "benchmarks": lines}}))
+    sys.exit(3 if bad else 0)
 elif name.startswith("gpu_"):
     out = next(w for w in words if w.startswith("--gtest_output=json:")).split(":", 1)[1]
     tests = [{{"name": "Holds"}}, {{"name": "Also"}}]
@@ -113,6 +118,15 @@ def test_a_part_that_fails_says_why_and_leaves_the_others_alone(build):
     assert "printed no JSON" in parts["node"]["result"]
     # Without a measured peak there is no share of it.
     assert next(iter(parts["steps"]["details"].values()))["of_measured_gemm_peak"] is None
+
+
+def test_a_rate_that_cannot_be_measured_leaves_the_others(build):
+    check = gpu_check.Check(build / "bin", build, 60)
+    (build / "bin" / "bad_rate").write_text("")
+    with pytest.raises(gpu_check.Failed, match="^gemm/fp64/4096x4096x4096: out of memory$") as failed:
+        gpu_check.peaks(check)
+    assert failed.value.details["rates"]["copy/within"] == {"GB_per_s": 3000.0}
+    assert check.peak_flops_per_s == 700e12
 
 
 def test_time_that_is_up_ends_what_runs_and_what_would(build):
