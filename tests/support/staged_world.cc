@@ -1,4 +1,4 @@
-// Emulated GPUs that communicate through memory of the host.
+// GPUs that communicate through memory of the host.
 #include "tests/support/devices.h"
 
 namespace mb::test {
