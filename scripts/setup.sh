@@ -21,6 +21,11 @@ missing_packages() {
     echo g++-12
   fi
   python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+  # Tests click through the report in a browser; elsewhere than on Debian, apt has none that it could install.
+  if [ "${browser:-no}" = yes ] && grep -qs '^ID=debian' /etc/os-release; then
+    have chromium || echo chromium
+    have chromedriver || echo chromium-driver
+  fi
   have dpkg-query || return 0
   local library
   for library in libbenchmark-dev libcli11-dev libdnnl-dev libfmt-dev libgtest-dev \

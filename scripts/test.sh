@@ -10,6 +10,7 @@ case "${1:-}" in
   --sanitize) sanitize=yes ;;
   *) echo "test: $1: no such option; usage: scripts/test.sh [--sanitize]" >&2; exit 2 ;;
 esac
+browser=yes
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 failed=()

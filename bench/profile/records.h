@@ -34,6 +34,7 @@ struct ActivityRecords {
   std::vector<ActivityRecord> work;
   std::vector<ExternalRecord> links;
   std::int64_t dropped = 0;  // as the tracer counts those that it never delivered
+  std::int64_t other = 0;    // of kinds that nothing here reads, launches of the host among them
 };
 
 // An instruction and its rank in the 64 bits that a tracer carries.

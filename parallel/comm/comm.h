@@ -149,6 +149,16 @@ class World {
   // Whether ranks on devices communicate by Comms of comm_on() (NCCL). Else theirs are those of
   // comm(), and what a device holds goes through memory of the host.
   virtual bool enqueues() const { return false; }
+  // All ranks together, before a rank's first comm_on(): the groups that `rank` will ask it for, and
+  // any stream of its device. Does nothing where Comms do not enqueue.
+  struct GroupName {
+    std::string name;
+    std::vector<int> members;
+  };
+  virtual void announce(const NativeStream& stream, const std::vector<GroupName>& groups,
+                        int rank) {
+    (void)stream, (void)groups, (void)rank;
+  }
   // As comm(), for one stream of the rank's device: operands are device memory, calls enqueue on
   // the stream and return, sizes of all_to_all_v are on the host. All calls of the Comm come from
   // the thread that enqueues on this stream. Sends of one rank to another in a pipeline have a

@@ -25,4 +25,14 @@ bool markers_active();
 void marker_push(const MarkerInfo& info);
 void marker_pop();
 
+// Who else is told, on the thread that runs or enqueues an instruction, when it begins and ends: a
+// tracer that links what the instruction launches to it. Empty: nobody.
+struct InstructionHook {
+  void (*begin)(int rank, int instruction) = nullptr;
+  void (*end)() = nullptr;
+};
+// Between steps only.
+void set_instruction_hook(const InstructionHook& hook);
+const InstructionHook& instruction_hook();
+
 }  // namespace mb

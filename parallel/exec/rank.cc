@@ -86,19 +86,25 @@ void Rank::make_comms() {
       continue;
     wanted.emplace(key_of(instruction), instruction.stream);
   }
-  for (const auto& [key, stream] : wanted) comms_.emplace(key, make_comm(key, stream));
+  std::vector<World::GroupName> groups;
+  for (const auto& [key, stream] : wanted) groups.push_back(group_of_comm(key));
+  if (world_.enqueues())
+    world_.announce(device_->native(static_cast<int>(Stream::compute)), groups, rank_);
+  for (const auto& [key, stream] : wanted) {
+    const auto& [name, members] = groups[comms_.size()];
+    comms_.emplace(
+        key, world_.enqueues()
+                 ? world_.comm_on(device_->native(static_cast<int>(stream)), name, members, rank_)
+                 : world_.comm(name, members, rank_));
+  }
 }
 
-std::unique_ptr<Comm> Rank::make_comm(const CommKey& key, Stream stream) {
+World::GroupName Rank::group_of_comm(const CommKey& key) const {
   std::vector<int> members = plan_.mesh.members(key.group, rank_);
   std::string name =
       cat(name_of(key.group), ' ', key.point_to_point ? "messages" : name_of(key.stream));
-  if (!world_.enqueues()) return world_.comm(name, members, rank_);
-  if (key.from >= 0) {
-    members = {members[key.from], members[key.to]};
-    name += cat(' ', key.from, " to ", key.to);
-  }
-  return world_.comm_on(device_->native(static_cast<int>(stream)), name, members, rank_);
+  if (key.from < 0) return {name, members};
+  return {cat(name, ' ', key.from, " to ", key.to), {members[key.from], members[key.to]}};
 }
 
 void Rank::run(std::int64_t step, bool record, std::vector<Span>& spans,
@@ -172,8 +178,11 @@ void Rank::submit_all() {
 // A range for the profiler that watches, if one does.
 class Rank::Marked {
  public:
-  Marked(const Rank& rank, const Instruction& instruction) : active_(markers_active()) {
+  Marked(const Rank& rank, InstructionId id)
+      : active_(markers_active()), hook_(instruction_hook()) {
+    if (hook_.begin) hook_.begin(rank.rank_, id);
     if (!active_) return;
+    const Instruction& instruction = rank.program_.instructions[id];
     const bool computes = std::holds_alternative<Compute>(instruction.action);
     marker_push(
         {label_text(rank.plan_, instruction.label), name_of(instruction.label.pass),
@@ -181,10 +190,12 @@ class Rank::Marked {
   }
   ~Marked() {
     if (active_) marker_pop();
+    if (hook_.end) hook_.end();
   }
 
  private:
-  bool active_;
+  const bool active_;
+  const InstructionHook hook_;
 };
 
 void Rank::execute(InstructionId id) {
@@ -198,7 +209,7 @@ void Rank::execute(InstructionId id) {
   const std::int64_t cpu_start = timed ? thread_cpu_ns() : 0;
   std::int64_t start = 0, end = 0;
   try {
-    const Marked marked(*this, instruction);
+    const Marked marked(*this, id);
     if (record_) start = device_->mark(stream);
     perform(id, instruction);
     if (settings_.poison && id + 1 < static_cast<InstructionId>(program_.instructions.size())) {

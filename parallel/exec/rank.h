@@ -55,7 +55,7 @@ class Rank {
     auto operator<=>(const CommKey&) const = default;
   };
   CommKey key_of(const Instruction& instruction) const;
-  std::unique_ptr<Comm> make_comm(const CommKey& key, Stream stream);
+  World::GroupName group_of_comm(const CommKey& key) const;
 
   void place_on(const Mesh& mesh);
   void prepare();

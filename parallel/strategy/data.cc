@@ -56,9 +56,10 @@ void emit_shared_head_sums(Stage& stage, int b, TensorId whole, const Label& lab
 }  // namespace
 
 void emit_gather(Stage& stage, int b, TensorId from, TensorId to, const Label& label) {
-  const InstructionId id = emit_collective(
-      stage, label, {CollectiveKind::all_gather, ReduceOp::sum, stage.buckets()[b].owners}, from,
-      to);
+  const Collective gather = {CollectiveKind::all_gather, ReduceOp::sum, stage.buckets()[b].owners};
+  // A fault that doubles traffic and changes no bit: what a comparison of traffic has to notice.
+  if (mutated("gathered_twice")) emit_collective(stage, label, gather, from, to);
+  const InstructionId id = emit_collective(stage, label, gather, from, to);
   if (!stage.options.overlap.gather) stage.builder.join(Stream::compute, id);
 }
 

@@ -12,6 +12,7 @@ from mb.exit_codes import ExitCode
 VERBS = {
     "rows": ("mb.rows", "print rows as a table, or those that meet conditions"),
     "plot": ("mb.plot", "draw one figure from rows"),
+    "report": ("mb.report.command", "one HTML page on rows, traces and a gate's verdict"),
     "gate": ("mb.gate.command", "hold a build or its rows to those of a base; history, self-test"),
     "sweep": ("mb.sweep.command", "run all cases of a file that have no result yet"),
     "status": ("mb.sweep.status", "how far a sweep is, and what failed"),

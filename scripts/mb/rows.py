@@ -6,6 +6,7 @@ xz (.jsonl.xz), or a folder of these.
 
 import argparse
 import csv
+import functools
 import json
 import lzma
 import math
@@ -47,6 +48,7 @@ def _as_null(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@functools.cache
 def _validator():
     import jsonschema
 

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import ROOT
 
-SCRIPTS = sorted([*ROOT.glob("scripts/*.sh"), *ROOT.glob("scripts/launch/*"), ROOT / ".ci" / "run"])
+SCRIPTS = sorted([*ROOT.glob("scripts/*.sh"), *ROOT.glob("scripts/launch/*"), *ROOT.glob("scripts/ci/*.sh"), ROOT / ".ci" / "run"])
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

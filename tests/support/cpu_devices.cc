@@ -3,6 +3,8 @@
 namespace mb::test {
 
 DeviceMaker devices() { return {}; }
+std::unique_ptr<World> world_over(World&) { return nullptr; }
+double order_factor() { return 1; }
 std::string rank_text(int rank) { return cat("rank ", rank); }
 std::vector<std::string> device_faults() { return {}; }
 

@@ -26,8 +26,13 @@ Trainer::Trainer(const ModelConfig& model, const Mesh& mesh, StepOptions options
                               .delays = train.delays,
                               .poison = train.poison};
   MpiWorld* const ranks = train.on_threads ? nullptr : launched();
-  executor_ = ranks && ranks->size() == mesh.world() ? make_live_executor(plan_, settings, *ranks)
-                                                     : make_thread_executor(plan_, settings);
+  if (!train.on_cpu) {
+    hosts_ = std::make_unique<ThreadWorld>(mesh.world(), train.delays);
+    world_ = world_over(*hosts_);
+  }
+  executor_ = world_ ? make_live_executor(plan_, settings, *world_)
+              : ranks && ranks->size() == mesh.world() ? make_live_executor(plan_, settings, *ranks)
+                                                       : make_thread_executor(plan_, settings);
 }
 
 Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,

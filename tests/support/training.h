@@ -52,6 +52,7 @@ class Trainer {
   std::unique_ptr<TokenSource> source_;
   std::unique_ptr<BatchSource> markov_;
   Plan plan_;
+  std::unique_ptr<World> hosts_, world_;  // where devices communicate by themselves
   std::unique_ptr<Executor> executor_;
 };
 

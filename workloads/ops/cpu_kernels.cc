@@ -204,7 +204,9 @@ void run(const AttentionGradient& op, const KernelCall<T>& call) {
 
 template <class T>
 void run(const Gelu& op, const KernelCall<T>& call) {
-  gelu(kTeam, in<T>(call, 0), out<T>(call, 0), op.rows * op.n);
+  // A fault that costs time and changes no bit: what a comparison of times has to notice.
+  for (int again = mutated("gelu_repeated") ? 15 : 0; again >= 0; --again)
+    gelu(kTeam, in<T>(call, 0), out<T>(call, 0), op.rows * op.n);
 }
 
 template <class T>

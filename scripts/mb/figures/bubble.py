@@ -55,11 +55,15 @@ def closed_forms(rows):
     by_schedule = defaultdict(dict)
     for row in sorted(rows, key=lambda row: row["virtual_time"]):
         if (share := row["theory"]["bubble_fraction"]) is not None:
-            by_schedule[row["params"].get("schedule", "?")][rows_of.micro_batches(row)] = share
+            by_schedule[_schedule(row)][rows_of.micro_batches(row)] = share
     alike = defaultdict(list)
     for schedule, shares in sorted(by_schedule.items()):
         alike[tuple(sorted((m, round(share, 9)) for m, share in shares.items()))].append(schedule)
     return [(schedules, list(points)) for points, schedules in alike.items()]
+
+
+def _schedule(row):
+    return look.short(row["params"].get("schedule", "?"))
 
 
 def _panel(ax, stages, group, handles):
@@ -72,7 +76,7 @@ def _panel(ax, stages, group, handles):
     for row in group:
         for metric, kind in KINDS[row["virtual_time"]]:
             if share := rows_of.metric(row, metric):
-                series[row["params"].get("schedule", "?"), kind].append((rows_of.micro_batches(row), share))
+                series[_schedule(row), kind].append((rows_of.micro_batches(row), share))
     for (schedule, kind), members in sorted(series.items(), key=lambda s: (s[0][0], list(MARKERS).index(s[0][1]))):
         handles[f"{schedule}, {kind}"] = _points(ax, schedule, kind, sorted(members, key=lambda m: m[0]))
     ticks = sorted({rows_of.micro_batches(row) for row in group})

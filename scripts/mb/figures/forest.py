@@ -15,19 +15,23 @@ MOST = 60
 FLOOR = 2.0  # % below which a timed change is never a regression
 
 
+def document(path):
+    """What `mb gate --json` printed."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; make it with mb gate --json ... > {path}") from None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get("findings"), list) or "exit" not in content:
+        raise UserError(f"{path}: not what mb gate --json prints; make it with mb gate --json ... > {path}")
+    return content
+
+
 def load(paths):
     """Findings of what `mb gate --json` printed, in order."""
-    findings = []
-    for path in paths:
-        try:
-            with open(path, encoding="utf-8") as file:
-                content = json.load(file)
-            findings += content["findings"]
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}; make it with mb gate --json ... > {path}") from None
-        except (ValueError, KeyError, TypeError):
-            raise UserError(f"{path}: not what mb gate --json prints; make it with mb gate --json ... > {path}") from None
-    return findings
+    return [finding for path in paths for finding in document(path)["findings"]]
 
 
 def percent(finding, key="worse"):

@@ -19,16 +19,16 @@ def load(paths):
     """(trace, row or None) of Chrome traces, and of rows that name one. Throws RowError."""
     found = []
     for path in (f for p in paths for f in rows_of.files_of(p)):
-        if path.suffix == ".json" and (trace := _trace(path)) is not None:
+        if path.suffix == ".json" and (trace := trace_in(path)) is not None:
             found.append((trace, None))
             continue
         for row in rows_of.load([path]):
             if "trace" in row["artifacts"]:
-                found.append((_trace_of(row, path), row))
+                found.append((trace_of(row, path), row))
     return found
 
 
-def _trace(path):
+def trace_in(path):
     """The trace in a file, its times as exact decimals; None if the file holds something else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
@@ -41,16 +41,16 @@ def _trace(path):
     return {"name": path.stem, **content}
 
 
-def _trace_of(row, path):
+def trace_of(row, path):
     """The trace that a row names, from the folder that meshbench ran in or from the row's own."""
     name = pathlib.Path(row["artifacts"]["trace"])
     for file in (name, path.parent / name, path.parent / name.name):
-        if file.is_file() and (trace := _trace(file)) is not None:
+        if file.is_file() and (trace := trace_in(file)) is not None:
             return trace
     raise rows_of.RowError(f"{path}: its trace {name} is not there; run in the folder that meshbench ran in")
 
 
-def _ns(microseconds):
+def to_ns(microseconds):
     return int(Decimal(str(microseconds)) * 1000)
 
 
@@ -59,8 +59,8 @@ def compute_spans(trace):
     for event in trace["traceEvents"]:
         if event.get("ph") != "X" or event.get("cat") != "compute":
             continue
-        args, start = event["args"], _ns(event["ts"])
-        end = start + _ns(event["dur"])
+        args, start = event["args"], to_ns(event["ts"])
+        end = start + to_ns(event["dur"])
         yield event["pid"], args["stage"], args["pass"], args["micro_batch"], start, end, args.get("chunk", 0)
 
 
@@ -128,7 +128,7 @@ def gantt(traces):
         spans = one_pipeline(list(compute_spans(trace)))
         if not any(span[2] in PASSES for span in spans):
             raise look.NoData(f"{trace['name']}: no forward or backward in it; write it with meshbench run --trace")
-        panels.append((_title(trace, row), spans))
+        panels.append((title_of(trace, row), spans))
     lanes = [len({span[1] for span in spans}) for _, spans in panels]
     figure = look.new_figure(13, 1.7 + sum(0.5 * n + 0.7 for n in lanes), "One pipeline over one training step")
     grid = figure.subplots(len(panels), 1, squeeze=False,
@@ -196,10 +196,10 @@ def _legend_order(legend):
     return order.index(name) if name in order else len(order), chunk, name
 
 
-def _title(trace, row):
+def title_of(trace, row):
     if row is None:
         return trace["name"]
     cores = row["fingerprint"]["hard"].get("usable_cpus")
     shared = f" on {cores} cores" if cores and not row["virtual_time"] else ""
-    words = [row["mesh"]["text"], str(row["params"].get("schedule", "")), f"m={rows_of.micro_batches(row)}"]
+    words = [row["mesh"]["text"], look.short(row["params"].get("schedule", "")), f"m={rows_of.micro_batches(row)}"]
     return " ".join(words) + (", virtual time" if row["virtual_time"] else f", measured{shared}")

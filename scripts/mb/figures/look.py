@@ -98,14 +98,19 @@ def differing(rows, untold=UNTOLD):
             len({str(row["params"].get(key)) for row in rows}) > 1]
 
 
+def short(text, most=40):
+    text = str(text)
+    return text if len(text) <= most else text[:most - 3] + "..."
+
+
 def pairs(row, keys):
-    return [f"{key}={row['params'][key]}" for key in keys if key in row["params"]]
+    return [f"{key}={short(row['params'][key])}" for key in keys if key in row["params"]]
 
 
 def labels(rows):
     """A name for each row: its mesh, and what else differs between the rows."""
     keys = differing(rows)
-    return ["\n".join([row["mesh"]["text"], *textwrap.wrap(" ".join(pairs(row, keys)), 32, break_on_hyphens=False)])
+    return ["\n".join([short(row["mesh"]["text"]), *textwrap.wrap(" ".join(pairs(row, keys)), 32, break_on_hyphens=False)])
             for row in rows]
 
 

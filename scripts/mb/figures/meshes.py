@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from mb import rows as rows_of
-from mb.figures import look
+from mb.figures import look, series
 
 # What a cell without a number stands for -> statuses, face, hatch. First that holds is drawn.
 KINDS = {"oom": (("oom", "oom_predicted"), "#F6D9C9", "////"),
@@ -48,18 +48,11 @@ def meshes(rows):
     rows = [row for row in rows if row["suite"] == "step" and rows_of.axes(row)]
     if not rows:
         raise look.NoData("no row of a training step; make some with meshbench run ... --out FILE")
-    maps = {name: cells(rows, line, column) for name, (line, column, *_) in MAPS.items()}
-    figure = look.new_figure(13.5, 6.2, "Best MFU by mesh and micro-batch")
-    shares = [100 * value for found in maps.values() for value in found.values() if not isinstance(value, str)]
-    low, high = (min(shares), max(shares)) if shares else (0.0, 1.0)
-    handles, panels = {}, figure.subplots(1, len(maps), squeeze=False)[0]
-    for ax, (name, found) in zip(panels, maps.items()):
-        image = _map(ax, found, low, high, handles)
-        ax.set_title(name, loc="left")
-        ax.set_ylabel(MAPS[name][2] + " ranks")
-        ax.set_xlabel(MAPS[name][3] + (" ranks" if MAPS[name][3] == "pp" else " (samples)"))
-    if shares:
-        figure.colorbar(image, ax=list(panels), pad=0.02, label="MFU (%)")
+    kinds, left_out = series.first(series.kinds(rows), "kinds of rows", series.MOST_KINDS)
+    figure = look.new_figure(13.5, 1.4 + 4.6 * len(kinds), "Best MFU by mesh and micro-batch")
+    handles = {}
+    for panels, (name, of) in zip(figure.subplots(len(kinds), len(MAPS), squeeze=False), kinds.items()):
+        _line(figure, panels, name, of, handles)
     if handles:
         figure.legend([handles[name] for name in KINDS if name in handles],
                       [name for name in KINDS if name in handles],
@@ -70,8 +63,23 @@ def meshes(rows):
         f"Of each cell the best MFU over all else that the rows vary ({counts}; medians of "
         f"{look.samples_text(rows, 'step_s')} steps).",
         "oom: did not fit, or was not predicted to; invalid: breaks a rule, or is not in this build; not run: no row, or "
-        "cancelled. None of these is 0."], rows)
+        "cancelled. None of these is 0.",
+        *left_out], rows)
     return figure
+
+
+def _line(figure, panels, name, rows, handles):
+    """The maps of one kind of rows, on one scale of colours."""
+    maps = {title: cells(rows, line, column) for title, (line, column, *_) in MAPS.items()}
+    shares = [100 * value for found in maps.values() for value in found.values() if not isinstance(value, str)]
+    low, high = (min(shares), max(shares)) if shares else (0.0, 1.0)
+    for ax, (title, found) in zip(panels, maps.items()):
+        image = _map(ax, found, low, high, handles)
+        ax.set_title(f"{name}: {title}" if ax is panels[0] else title, loc="left")
+        ax.set_ylabel(MAPS[title][2] + " ranks")
+        ax.set_xlabel(MAPS[title][3] + (" ranks" if MAPS[title][3] == "pp" else " (samples)"))
+    if shares:
+        figure.colorbar(image, ax=list(panels), pad=0.02, label="MFU (%)")
 
 
 def _map(ax, found, low, high, handles):

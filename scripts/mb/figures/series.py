@@ -8,6 +8,8 @@ COLOURS = (look.BLUE, look.ORANGE, look.BLACK, look.GREEN, look.PURPLE, look.VER
 MARKERS = "osD^vPX<>*hd"
 # Lines of a panel that can still be told apart.
 MOST = 12
+# Kinds of rows that a page can show one under the other.
+MOST_KINDS = 4
 
 
 def split(rows, ignored):
@@ -19,12 +21,23 @@ def split(rows, ignored):
     return dict(found)
 
 
-def first(groups, what="lines"):
+def kinds(rows):
+    """{"gpt-1m, threads": rows}: what can be held to each other, by model and by what ran it."""
+    found = defaultdict(list)
+    for row in rows:
+        params = row["params"]
+        machine = str(params.get("machine", "machine"))
+        where = f"virtual time, {machine}" if params.get("mode") == "sim" else str(params.get("mode", "threads"))
+        found[f"{params.get('model', 'model')}, {where}"].append(row)
+    return dict(found)
+
+
+def first(groups, what="lines", most=MOST):
     """As many of the groups as can be told apart, and a line on the rest."""
-    if len(groups) <= MOST:
+    if len(groups) <= most:
         return groups, []
-    return dict(list(groups.items())[:MOST]), [
-        f"The first {MOST} of {len(groups)} {what}; choose others with --where."]
+    return dict(list(groups.items())[:most]), [
+        f"The first {most} of {len(groups)} {what}; choose others with --where."]
 
 
 def style(at):

@@ -36,6 +36,12 @@ def _parser(name, description, epilog):
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+def _description(module):
+    """The docstring of a module, without the name of its verb in front."""
+    text = module.__doc__.split(": ", 1)[1]
+    return text[0].upper() + text[1:]
+
+
 def _gate_parser():
     parser = _parser("gate", __doc__, EXAMPLES)
     parser.add_argument("base", metavar="BASE", help="file or folder of rows; with --builds, meshbench of a build")
@@ -158,7 +164,7 @@ def _write_outputs(result, options):
 
 
 def _self_test(words):
-    parser = _parser("gate self-test", self_test.__doc__.replace("mb gate self-test: ", ""),
+    parser = _parser("gate self-test", _description(self_test),
                      "Examples:\n  mb gate self-test\n"
                      "  mb gate self-test build/cpu/bench/meshbench 'model=gpt-1m mesh=dp2'\n")
     parser.add_argument("program", nargs="?", metavar="PROGRAM")
@@ -180,7 +186,7 @@ def _self_test(words):
 
 
 def _history(words):
-    parser = _parser("gate history", history.__doc__.replace("mb gate history: ", ""),
+    parser = _parser("gate history", _description(history),
                      "Examples:\n  mb gate history nightly/\n  mb gate history nightly/*.jsonl --json\n")
     parser.add_argument("paths", nargs="+", metavar="PATH",
                         help="rows of a campaign; or one folder, each entry of which is a campaign")

@@ -40,9 +40,11 @@ def _trade_offs(findings):
     return found
 
 
-def _warnings(rows, waivers):
-    found = [f"{d['fact']} differs: {d['base']}, candidate {d['candidate']}"
-             for d in evidence.differences(rows[0], rows[1], "soft")]
+def _warnings(rows, findings, waivers):
+    unpaired = sum(map(verdict.is_unpaired, findings))
+    found = [f"{unpaired} times of stored rows are not judged; mb gate --builds launches two builds in turns"] if unpaired else []
+    found += [f"{d['fact']} differs: {d['base']}, candidate {d['candidate']}"
+             for d in evidence.differences(rows[0], rows[1], "soft") if d["base"] != d["candidate"]]
     names = sorted({name for side in rows for row in side if row["status"] in RAN for name in row["metrics"]
                     if registry.find(name, False) is None})
     if names:
@@ -70,7 +72,7 @@ def make(sources, rows, findings, waivers=(), builds=None, strict=False, warning
             "campaign": None, "seed": None, "self_test": None, **more,
             "findings": [{**finding, "reproduce": _reproduce(finding, builds)} for finding in findings],
             "trade_offs": _trade_offs(findings), "waivers": list(waivers),
-            "warnings": [*warnings, *_warnings(rows, waivers)], "unused_rules": _unused_rules(rows)}
+            "warnings": [*warnings, *_warnings(rows, findings, waivers)], "unused_rules": _unused_rules(rows)}
 
 
 def to_json(document):

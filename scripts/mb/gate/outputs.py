@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as xml
 
 from mb.exit_codes import ExitCode
+from mb.gate import verdict
 
 # A step summary of GitHub holds 1 MiB, and loses everything beyond.
 MARKDOWN_BYTES = 900 * 1024
@@ -47,9 +48,12 @@ def cells(finding):
 COLUMNS = ["base", "candidate", "worse by", "95 % interval", "n", "noise", "detectable"]
 
 
-def _shown(finding):
-    """Whether people want to see it: all but what cannot have changed and did not."""
-    return not (finding["verdict"] == "PASS" and finding["class"] in ("exact", "counted"))
+def _shown(document):
+    """Findings that people want to see: not what passed for sure, nor each time of rows that were not launched in turns."""
+    strict = document["exit"] == ExitCode.INCONCLUSIVE
+    return [f for f in document["findings"]
+            if not (f["verdict"] == "PASS" and f["class"] in ("exact", "counted"))
+            and (strict or not verdict.is_unpaired(f))]
 
 
 def _verdict(finding):
@@ -65,7 +69,7 @@ def summary(document):
 
 def terminal(document):
     """Lines of text: a table, worst first, and what stands beside it."""
-    shown = [finding for finding in document["findings"] if _shown(finding)]
+    shown = _shown(document)
     lines = []
     if shown:
         table = [["verdict", "metric", *COLUMNS]]
@@ -102,7 +106,7 @@ def markdown(document, limit=MARKDOWN_BYTES):
     tail += [f"- {_cell(t['better'])} became better, {_cell(t['worse'])} worse: {_cell(t['case'])}"
              for t in document["trade_offs"]]
     rows = [[_verdict(f), f["metric"], *cells(f), " ".join(p for p in (f["case"], f["detail"], f["reason"]) if p)]
-            for f in document["findings"] if _shown(f)]
+            for f in _shown(document)]
     columns = ["verdict", "metric", *COLUMNS, "case"]
     table = [f"| {' | '.join(columns)} |", "|" + " --- |" * len(columns)] if rows else []
     size = sum(len(line.encode()) + 1 for line in [*head, *table, *tail]) + 100

@@ -53,8 +53,12 @@ def entries():
     return checked(FILE.read_text(encoding="utf-8"))
 
 
+@functools.cache
 def find(name, virtual):
-    """The entry of a metric with the class that holds in virtual time or out of it; None if unknown."""
+    """The entry of a metric with the class that holds in virtual time or out of it; None if unknown.
+
+    Callers share it, and leave it as it is.
+    """
     for entry in entries():
         if fnmatch.fnmatchcase(name, entry["name"]):
             timed = entry["class"] == "timed"

@@ -162,9 +162,11 @@ def two_stage(first, draw, primaries):
     enough = (n >= MIN_PAIRS) & (n1 >= MIN_PAIRS)
     regressed = enough & flagged & (p2 <= level) & (effect >= FLOOR)
     improved = enough & (worse_p(-first) <= level) & (effect <= -FLOOR)
-    verdict = np.select(
-        [regressed, ~enough | ((smallest > TARGET) & ~improved), improved, bound < TARGET],
-        ["REGRESSED", "INCONCLUSIVE", "IMPROVED", "PASS(certified)"], "PASS")
+    certified = bound < TARGET
+    # A confirmation may certify what the screen was too noisy to: its launches know nothing of the flag.
+    blind = ~enough | ((smallest > TARGET) & ~improved & ~(flagged & certified))
+    verdict = np.select([regressed, blind, improved, certified],
+                        ["REGRESSED", "INCONCLUSIVE", "IMPROVED", "PASS(certified)"], "PASS")
     return Decision(verdict, effect, mean - half, mean + half, n, deviation, smallest, needed, p1, p2, pairs)
 
 

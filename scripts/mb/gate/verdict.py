@@ -97,6 +97,11 @@ def _judge_metric(entry, base, candidate, hard, decision):
                  reason="launches of one build differ" if verdict == "NONDETERMINISTIC" else None)
 
 
+def is_unpaired(finding):
+    """Whether it is about the time of rows that were not launched in turns."""
+    return finding["class"] == "timed" and finding["verdict"] == "INCONCLUSIVE" and finding["pairs"] is None
+
+
 def _standing(rows):
     """(0 ran, 1 would not fit, 2 failed; status) of the best launch of a side."""
     return min(({"ok": 0, "oom_predicted": 1}.get(row["status"], 2), row["status"]) for row in rows)

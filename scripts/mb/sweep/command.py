@@ -99,7 +99,7 @@ def _dry_run(sweep, store, wanted, order):
             to_run.append(point)
     left = [(point.mode, point.predicted_s) for point in to_run]
     low, middle, high = Estimate().left(left)
-    hours = sum(point.ranks * point.predicted_s for point in to_run) / 3600
+    hours = sum((1 if point.mode == "sim" else point.ranks) * point.predicted_s for point in to_run) / 3600
     lines = [f"sweep {sweep.name}: {len(sweep.points)} cases", f"  {sweep.duplicates:5} equal to another, left out",
              f"  {sweep.excluded:5} excluded, left out"]
     lines += [f"  {n:5} {name}" for name, n in decided.items()]

@@ -49,8 +49,10 @@ def load(file):
         raise UserError(f"{file}: no sweep: write keys such as base: and axes:, see scripts/sweeps", ExitCode.USAGE)
     _refuse_repeated(file, nodes)
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(sweep))
-    if error is not None:
+    errors = list(jsonschema.Draft202012Validator(schema).iter_errors(sweep))
+    if errors:
+        # A key that is spelled wrong comes first: what misses for it is told by the same fault.
+        error = next((e for e in errors if e.validator == "additionalProperties"), jsonschema.exceptions.best_match(errors))
         path, message = list(error.absolute_path), error.message
         if error.validator == "additionalProperties" and error.validator_value is False:
             key, message = _nearest(error)
@@ -78,7 +80,7 @@ def _refuse_repeated(file, node):
     if isinstance(node, yaml.MappingNode):
         seen = set()
         for key, value in node.value:
-            if key.value in seen:
+            if key.value in seen and key.value != "<<":
                 raise UserError(f"{file}:{key.start_mark.line + 1}: {key.value} is there twice; leave one",
                                 ExitCode.USAGE)
             seen.add(key.value)

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "tests/support/devices.h"
 #include "tests/support/product.h"
 #include "tests/support/training.h"
 #include "workloads/base/error.h"
@@ -22,7 +23,8 @@ void expect_equal_to_one_rank(const std::string& words) {
     if (!test::runs_here(c)) return;
     const test::Trained trained = test::train(c, poisoned);
     if (test::judges())
-      test::expect_equal(trained, test::oracle_of(c, three), tolerance_of(c.options.dtype));
+      test::expect_equal(trained, test::oracle_of(c, three),
+                         tolerance_of(c.options.dtype) * test::order_factor());
   } catch (const Error& error) {
     ADD_FAILURE() << error.what();
   }

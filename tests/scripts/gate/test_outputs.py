@@ -68,6 +68,12 @@ def test_t28_every_failing_line_is_in_every_output():
     assert told["counts"]["REGRESSED"] == int(suite.get("failures")) == 39
 
 
+def test_times_of_stored_rows_are_one_line_unless_strict():
+    told = made(*NOISY)
+    assert "1 times of stored rows are not judged" in told["warnings"][0] and "\nINCONCLUSIVE" not in outputs.terminal(told)
+    assert "\nINCONCLUSIVE" in outputs.terminal(made(*NOISY, strict=True))
+
+
 def test_t28_a_rule_that_meets_no_metric_is_told():
     told = made(*PASSES)
     assert "completion_s" in told["unused_rules"] and "rules that met no metric: completion_s" in outputs.terminal(told)

@@ -1,0 +1,1 @@
+"""One page of HTML on many rows: verdict, tables, figures, timelines."""

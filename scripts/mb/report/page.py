@@ -1,0 +1,100 @@
+"""The page itself, from rows, traces and a gate's document: what stands on it, and its template filled in."""
+
+import base64
+import hashlib
+import pathlib
+
+from mb.figures import look
+from mb.report import pictures, tables, timelines
+
+FOLDER = pathlib.Path(__file__).parent
+# Exit code of the gate -> its word, and the kind of its colour.
+VERDICTS = {0: ("Passed", "good"), 1: ("Regressed", "bad"), 3: ("Could not judge", "bad"),
+            4: ("Nothing in common to judge", "bad"), 5: ("Inconclusive", "fair")}
+MOST_CHANGES = 8
+
+
+def render(title, rows, traces, document, notes, command):
+    """The text of the page; the same for the same inputs."""
+    import jinja2
+
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True,
+                                     lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    steps = [row for row in rows if row["suite"] == "step"]
+    colls = [row for row in rows if row["suite"] == "coll" and "coll" in row]
+    shown, more = timelines.lanes_of(traces)
+    scripts = [_script("tables.js"), *([_script("timeline.js")] if shown["traces"] else [])]
+    every = [tables.outcomes(rows), tables.cases(steps), tables.colls(colls), *([tables.findings(document)] if document else [])]
+    return environment.get_template("page.html").render(
+        title=title, command=command, verdict=verdict(rows, document), counts=tables.counts(rows),
+        changes=changes(document), best=best(steps), origin=origin(rows),
+        tables=dict.fromkeys(tables.NAMES) | {table.name: table for table in every if table.lines},
+        pictures=pictures.draw(rows, document), timelines=shown, timeline_notes=more, notes=notes,
+        commands=list(dict.fromkeys(tables.command(row) for row in rows))[:20], rows=len(rows),
+        style=jinja2.utils.markupsafe.Markup((FOLDER / "page.css").read_text(encoding="utf-8")),
+        scripts=[jinja2.utils.markupsafe.Markup(script) for script in scripts], policy=_policy(scripts))
+
+
+def _script(name):
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def _policy(scripts):
+    """Nothing is loaded from anywhere, and no script runs but these."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {hashes}"
+
+
+def verdict(rows, document):
+    """{word, kind, text} of the first screen: of the gate where there is one, else of whether all ran."""
+    if document:
+        word, kind = VERDICTS.get(document["exit"], ("Could not judge", "bad"))
+        counts = ", ".join(f"{count} {name}" for name, count in document.get("counts", {}).items())
+        return {"word": word, "kind": kind, "text": counts or "no findings"}
+    bad = sum(1 for row in rows if tables.STATUSES.get(row["status"], ("", "bad"))[1] == "bad")
+    wrong = sum(1 for row in rows if row["status"] == "ok" and not row.get("virtual_time")
+                and row.get("verified", {}).get("error") is not None and not row["verified"]["ok"])
+    elements = sum(1 for row in rows if row["suite"] == "coll" and (row.get("coll", {}).get("check", {}).get("wrong") or 0))
+    faults = [text for count, text in ((bad, f"{bad} failed"), (wrong, f"{wrong} not as one rank"),
+                                       (elements, f"{elements} with wrong elements")) if count]
+    if faults:
+        return {"word": "Failures", "kind": "bad", "text": ", ".join(faults)}
+    return {"word": "No failures", "kind": "good", "text": "no base to compare with: nothing here says faster or slower"}
+
+
+def changes(document):
+    """The worst findings that are no passes: {verdict, kind, metric, change, case}."""
+    if not document:
+        return None
+    told = [finding for finding in document["findings"] if finding["verdict"] not in tables.PASSES]
+    return {"more": max(0, len(told) - MOST_CHANGES), "first": [
+        {"verdict": finding["verdict"], "kind": tables.kind_of(finding["verdict"]), "metric": finding["metric"],
+         "change": tables.change(finding), "reason": finding.get("reason") or "", "case": finding["case"]}
+        for finding in told[:MOST_CHANGES]]}
+
+
+def best(steps):
+    """The five rows with the best MFU: (mesh, MFU in %, step in ms, command)."""
+    found = [(row, mfu) for row in steps if row["status"] == "ok" and (mfu := row["metrics"].get("mfu", {}).get("value"))]
+    found.sort(key=lambda pair: -pair[1])
+    return [(row["params"].get("mesh", ""), f"{100 * mfu:.1f}", f"{1e3 * row['metrics']['step_s']['value']:,.2f}", tables.command(row))
+            for row, mfu in found[:5] if row["metrics"]["step_s"]["value"] is not None]
+
+
+def _fact(value):
+    return ("no", "yes")[value] if isinstance(value, bool) else value
+
+
+def origin(rows):
+    """{machines: [(id, facts)], commits, compilers, first and last time}: where the numbers come from."""
+    machines = {}
+    for row in rows:
+        machines.setdefault(row["fingerprint"]["id"], row["fingerprint"]["hard"])
+    told = [(name, ", ".join(f"{key.replace('_', ' ')} {_fact(value)}" for key, value in sorted(facts.items())
+                             if value not in (None, "") and key != "flags_hash"))
+            for name, facts in sorted(machines.items())]
+    times = sorted(row["time_utc"] for row in rows)
+    return {"machines": told[:6], "more_machines": max(0, len(told) - 6),
+            "commits": sorted({look.commit(row["build"]) for row in rows})[:6],
+            "builds": sorted({f"{row['build']['compiler']}, {row['build']['type']}" for row in rows}),
+            "times": times[:1] + times[-1:] if times else []}

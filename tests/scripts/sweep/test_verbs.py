@@ -1,0 +1,107 @@
+"""mb status, mb index and mb explain tell what a sweep keeps; the sweeps that come along run with the real program."""
+
+import csv
+import json
+import os
+import pathlib
+
+import pytest
+
+from conftest import ROOT
+from fake_meshbench import fake, mb, rows_in  # noqa: F401
+from mb import rows
+from mb.sweep import claims, points, spec
+
+BIN = pathlib.Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench")) / "meshbench"
+SHIPPED = sorted((ROOT / "scripts" / "sweeps").glob("*.yaml"))
+
+
+@pytest.fixture
+def swept(fake, mb, tmp_path):
+    """A folder with one case of each of some ends."""
+    out = tmp_path / "out"
+    mb("sweep", fake.sweep_file(axes={}, include=[{"n": 1}, {"n": 2, "do": "segv"}, {"n": 3, "mesh": "tp3"}]), "-o", out)
+    return out
+
+
+def test_status_counts_and_names_the_best(mb, swept):
+    _, told, _ = mb("status", swept)
+    assert "3 of 3 cases: 1 crash, 1 invalid, 1 ok" in told and "SIGSEGV" in told and "best of mode=threads: " in told
+    state = json.loads(mb("status", swept, "--json")[1])
+    assert state["counts"] == {"ok": 1, "crash": 1, "invalid": 1} and state["pending"] == [] and state["best"]
+
+
+def test_status_tells_what_runs_and_what_cannot_be_read(mb, swept):
+    case, broken = json.loads((swept / "plan.json").read_text())["cases"][:2]
+    (swept / "claims" / case["key"]).write_text(json.dumps(claims.own()))
+    (swept / "results" / broken["key"][:2] / f"{broken['key']}.json").write_text("{")
+    _, told, _ = mb("status", swept)
+    assert f"process {os.getpid()}" in told and "pending: 1" in told and "1 results cannot be read" in told
+
+
+def test_explain_tells_why(mb, swept):
+    listed = mb("explain", swept)[1].splitlines()
+    assert [line.split()[1] for line in listed] == ["ok", "crash", "invalid"]
+    _, told, _ = mb("explain", swept, listed[1].split()[0][:8])
+    assert "status     crash" in told and "signal     11" in told and "attempt 1: " in told and "do=segv" in told
+    assert "rule       meshbench" in mb("explain", swept, listed[2].split()[0])[1]
+    code, _, err = mb("explain", swept, "zz")
+    assert code == 4 and "no case" in err
+    assert mb("explain", swept, "")[0] == 0
+
+
+def test_the_index_has_every_result_and_is_made_of_files_alone(mb, swept):
+    (swept / "results" / "zz").mkdir()
+    (swept / "results" / "zz" / "zzzz.json").write_text('{"torn')
+    code, _, err = mb("index", swept)
+    assert code == 0 and "left out 1 files" in err
+    loaded = rows.load([swept / "index.jsonl"])
+    assert sorted(row["status"] for row in loaded) == ["crash", "invalid", "ok"]
+    with open(swept / "index.csv", encoding="utf-8", newline="") as file:
+        lines = {line["point.n"]: line for line in csv.DictReader(file)}
+    assert lines["1"]["step_s [s]"] and lines["2"]["status"] == "crash" and "heads" in lines["3"]["message"]
+
+
+@pytest.mark.parametrize("verb", ["status", "index", "explain"])
+def test_a_folder_without_a_sweep_is_told(mb, tmp_path, verb):
+    code, _, err = mb(verb, tmp_path)
+    assert code == 4 and "mb sweep FILE.yaml" in err
+
+
+def test_the_rows_are_rows(swept):
+    assert len(rows.load([swept / "results"])) == 3
+
+
+@pytest.mark.skipif(not BIN.exists(), reason="meshbench is not built")
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_every_sweep_that_comes_along_has_measured_and_simulated_cases(monkeypatch, file):
+    monkeypatch.setenv("MESHBENCH", str(BIN))
+    sweep = points.make(file, spec.load(file))
+    to_run = [point for point in sweep.points if point.status is None]
+    assert {point.mode for point in to_run} == {"threads", "sim"} and sweep.spec["about"]
+    assert all(point.status in (None, "invalid") for point in sweep.points) and sweep.idle_excludes == []
+    assert sum(point.predicted_s for point in to_run) < 300
+    again = points.make(file, spec.load(file))
+    assert [(p.key, p.predicted_s) for p in again.points] == [(p.key, p.predicted_s) for p in sweep.points]
+
+
+def test_all_seven_sweeps_come_along():
+    assert [file.stem for file in SHIPPED] == ["interconnect", "mesh_shapes", "micro_batch", "overlap", "scaling",
+                                               "schedules", "zero_memory"]
+
+
+@pytest.mark.skipif(not BIN.exists(), reason="meshbench is not built")
+def test_a_sweep_of_the_real_program_keeps_a_row_of_each_case(mb, monkeypatch, tmp_path):
+    monkeypatch.setenv("MESHBENCH", str(BIN))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    file = tmp_path / "s.yaml"
+    file.write_text("base: {model: gpt-tiny, steps: 1, warm_up: 1, global_batch: 4}\n"
+                    "axes: {mesh: [dp2, pp2, tp3], mode: [threads, sim]}\n"
+                    "include: [{mode: sim, model: gpt3-175b, mesh: dp8}]\n")
+    code, told, err = mb("sweep", file, "-o", tmp_path / "out")
+    assert code == 0, err
+    assert "1 oom_predicted" in told and "2 invalid" in told and "4 ok" in told
+    for row in rows.load([tmp_path / "out" / "results"]):
+        assert row["status"] != "invalid" or "tp=3" in row["status_detail"]["message"]
+        assert row["status"] != "ok" or row["metrics"]["step_s"]["value"] > 0
+    assert mb("sweep", file, "-o", tmp_path / "out")[:2] == (0, told)
