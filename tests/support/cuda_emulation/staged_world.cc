@@ -4,6 +4,8 @@
 namespace mb::test {
 
 std::unique_ptr<World> world_over(World&) { return nullptr; }
-double order_factor() { return 1; }
+// Kernels add in another order than those of the CPU that the oracle runs on, and AdamW divides by
+// gradients of keys' biases, which are zero but for rounding.
+double order_factor() { return 4; }
 
 }  // namespace mb::test
