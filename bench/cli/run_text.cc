@@ -97,7 +97,7 @@ std::string cuda_ranks_text(const Case& c, const Measured& measured) {
   const int world = c.mesh.world(), devices = static_cast<int>(measured.cuda.size());
   return fmt::format("{} as {} on {} GPU{}{} ({}){}", world,
                      on_mpi(c.mode) ? cat("processes of ", mpi_text(), ",") : "threads", devices,
-                     devices == 1 ? "" : "s", on_mpi(c.mode) ? " of this host" : "",
+                     devices == 1 ? "" : "s", on_mpi(c.mode) ? " for rank 0" : "",
                      devices == 0 ? "none" : measured.cuda.front().name,
                      world == 1 ? "" : "; they communicate through memory of the host");
 }

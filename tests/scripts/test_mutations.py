@@ -37,7 +37,7 @@ def test_every_fault_stands_in_one_place_of_the_sources():
 def test_every_fault_names_a_test_that_is_there():
     tests = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*_test.cc"))
     for fault in mutations.parse(mutations.FAULTS):
-        suite, name = fault.test.removeprefix("Cases/").split("/")[0].split(".")
+        suite, name = re.match(r"(?:\w+/)?(\w+)\.(\w+)", fault.test).groups()
         assert re.search(rf"TEST(_[FP])?\({suite},\s+{name}\)", tests), fault.test
 
 
