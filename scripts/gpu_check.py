@@ -180,7 +180,7 @@ def oracle(check):
 
 
 def nccl(check):
-    row = check.meshbench("run", "mode=cuda model=gpt-tiny mesh=dp1 steps=2 warm_up=1")
+    row = check.meshbench("run", "mode=nccl+threads model=gpt-tiny mesh=dp1 steps=2 warm_up=1")
     if not (row.get("verified") or {}).get("ok"):
         raise Failed("its numbers are not those of one rank in fp64", row.get("verified"))
     return "one rank equals one rank in fp64", {"nccl": row.get("nccl"), "verified": row["verified"]}

@@ -18,10 +18,24 @@
 
 namespace mb {
 
-enum class Mode : std::uint8_t { threads, mpi, cuda_threads, cuda_mpi, sim };
+enum class Mode : std::uint8_t {
+  threads,
+  mpi,
+  cuda_threads,
+  cuda_mpi,
+  nccl_threads,
+  nccl_mpi,
+  sim
+};
 // Whether ranks are processes that a launcher has started, and whether they are on GPUs.
-constexpr bool on_mpi(Mode mode) { return mode == Mode::mpi || mode == Mode::cuda_mpi; }
-constexpr bool on_cuda(Mode mode) { return mode == Mode::cuda_threads || mode == Mode::cuda_mpi; }
+// Ranks are processes; communicate by NCCL; are on GPUs.
+constexpr bool on_mpi(Mode mode) {
+  return mode == Mode::mpi || mode == Mode::cuda_mpi || mode == Mode::nccl_mpi;
+}
+constexpr bool on_nccl(Mode mode) { return mode == Mode::nccl_threads || mode == Mode::nccl_mpi; }
+constexpr bool on_cuda(Mode mode) {
+  return mode == Mode::cuda_threads || mode == Mode::cuda_mpi || on_nccl(mode);
+}
 enum class Verify : std::uint8_t { automatic, on, off };
 
 struct Case {

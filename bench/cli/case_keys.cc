@@ -66,6 +66,10 @@ std::string_view name_of(Mode mode) {
       return "cuda+threads";
     case Mode::cuda_mpi:
       return "cuda+mpi";
+    case Mode::nccl_threads:
+      return "nccl+threads";
+    case Mode::nccl_mpi:
+      return "nccl+mpi";
     case Mode::sim:
       break;
   }

@@ -11,6 +11,7 @@
 #include "bench/cli/measure.h"
 #include "bench/report/row.h"
 #include "parallel/comm/mpi_library.h"
+#include "parallel/comm/nccl_world.h"
 #include "parallel/device/cuda_device.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/liveness.h"
@@ -121,6 +122,7 @@ std::optional<std::string> unsupported(const Case& c) {
     return mode + "this build has found no MPI; install Open MPI or MPICH and build again";
   try {
     if (on_cuda(c.mode)) cuda_devices();
+    if (on_nccl(c.mode)) nccl_versions();
   } catch (const Error& error) {
     return mode + error.what();
   }

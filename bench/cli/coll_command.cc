@@ -33,7 +33,7 @@ class Source {
  public:
   Source(const CollCase& c, const std::vector<Point>& points) : case_(c) {
     if (c.mode == Mode::sim) return;
-    world_.emplace(c.mode, c.mesh, c.link);
+    world_.emplace(c.mode, c.mesh, c.link, c.timeout_s);
     runner_ = std::make_unique<CollRunner>(**world_, c, points, &Interrupts::interrupted);
   }
 

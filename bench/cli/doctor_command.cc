@@ -34,7 +34,7 @@ std::string mode_of(const std::vector<std::string>& words) {
           words.empty() ? "" : words.back());
   if (words.empty()) return "";
   require(words[0].starts_with(key) && words[0].size() > key.size(), "doctor knows no ", words[0],
-          "; give mode=, for example mode=cuda");
+          "; give mode=, for example mode=nccl+threads");
   return words[0].substr(key.size());
 }
 
@@ -68,7 +68,7 @@ void print(const NodeFacts& node, const std::string& mode, const std::vector<Che
                failures == 1 ? "see the line" : cat("see the ", failures, " lines"));
   } else {
     fmt::print("{}\n", mode.empty() ? "Nothing keeps the modes of this build without GPUs from "
-                                      "running; doctor mode=cuda asks for more."
+                                      "running; doctor mode=nccl+threads asks for more."
                                     : cat("Nothing here keeps mode=", mode, " from running."));
   }
 }
@@ -104,7 +104,7 @@ void add_doctor(CLI::App& app) {
   verb->add_flag("--json", flags->json, "Print one JSON document");
   verb->footer(
       "Examples:\n  meshbench doctor\n  meshbench doctor mode=threads --json\n"
-      "\n'meshbench doctor mode=cuda' on a node of GPUs checks that too.");
+      "\n'meshbench doctor mode=nccl+threads' on a node of GPUs checks that too.");
   verb->callback([flags] { run(*flags); });
 }
 

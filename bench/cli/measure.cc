@@ -36,7 +36,7 @@ void check_fits(const Case& c, const Plan& plan) {
   if (on_cuda(c.mode)) return;
   double needed = 0;
   for (int rank = 0; rank < c.mesh.world(); ++rank) {
-    if (c.mode != Mode::mpi || mpi_world().host_of(rank) == mpi_world().host_of(mpi_world().rank()))
+    if (!on_mpi(c.mode) || mpi_world().host_of(rank) == mpi_world().host_of(mpi_world().rank()))
       needed += static_cast<double>(plan.program_of(rank).arena_bytes);
   }
   const double available = available_bytes();
@@ -81,10 +81,11 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;
   try {
+    const DeviceMaker make_device = devices_of(c.mode, c.mesh);
     CaseWorld world(c);
     Processes processes(*world, "measure");
     const auto executor = make_live_executor(result.plan,
-                                             {.make_device = devices_of(c.mode),
+                                             {.make_device = make_device,
                                               .init = init,
                                               .batches = batches.get(),
                                               .timeout_s = c.timeout_s,

@@ -13,6 +13,7 @@
 #include "bench/cli/commands.h"
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/mpi_library.h"
+#include "parallel/comm/nccl_world.h"
 #include "parallel/device/cuda_device.h"
 #include "workloads/base/error.h"
 
@@ -47,8 +48,10 @@ void check_launch(Mode mode, const Mesh& mesh, const std::string& words) {
   const int world = mesh.world();
   if (!on_mpi(mode)) {
     require(!by || by->size == 1, "started ", by ? by->size : 1, " times by ", by ? by->name : "",
-            ", and mode=", name_of(mode),
-            " runs all ranks in one process; give mode=", on_cuda(mode) ? "cuda+mpi" : "mpi",
+            ", and mode=", name_of(mode), " runs all ranks in one process; give mode=",
+            on_nccl(mode)   ? "nccl+mpi"
+            : on_cuda(mode) ? "cuda+mpi"
+                            : "mpi",
             ", or start it once, without ", by ? by->name : "");
     return;
   }
@@ -68,28 +71,42 @@ void place_on_hosts(Mesh& mesh) {
   mesh.set_nodes(std::move(node_of_rank));
 }
 
-CaseWorld::CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>& link) {
+CaseWorld::CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>& link,
+                     double timeout_s) {
   if (on_mpi(mode)) {
     world_ = &mpi_world();
-    return;
+  } else {
+    threads_.emplace(mesh.world());
+    world_ = &*threads_;
   }
-  threads_.emplace(mesh.world());
-  world_ = &*threads_;
-  if (!link) return;
-  shaped_.emplace(*threads_, *link, mesh.nodes_of(threads_->local_ranks()));
-  world_ = &*shaped_;
+  if (link) {
+    shaped_.emplace(*threads_, *link, mesh.nodes_of(threads_->local_ranks()));
+    world_ = &*shaped_;
+  }
+  if (on_nccl(mode)) {
+    nccl_ = make_nccl_world(*world_, {.timeout_s = timeout_s});
+    world_ = nccl_.get();
+  }
 }
 
-DeviceMaker devices_of(Mode mode) {
+DeviceMaker devices_of(Mode mode, const Mesh& mesh) {
   if (!on_cuda(mode)) return {};
-  return [count = cuda_devices(), mode](int rank) {
-    int place = rank;
-    if (on_mpi(mode)) {
-      place = 0;
-      for (int other = 0; other < rank; ++other)
-        place += mpi_world().machine_of(other) == mpi_world().machine_of(rank);
-    }
-    return make_cuda_device({.device = place % count}, kStreams, cat("g", rank));
+  // Of the first ranks, how many are on the machine of `rank`.
+  const auto neighbours = [mode](int first, int rank) {
+    if (!on_mpi(mode)) return first;
+    int count = 0;
+    for (int other = 0; other < first; ++other)
+      count += mpi_world().machine_of(other) == mpi_world().machine_of(rank);
+    return count;
+  };
+  const int devices = cuda_devices();
+  const int here = neighbours(mesh.world(), on_mpi(mode) ? mpi_world().rank() : 0);
+  require(!on_nccl(mode) || here <= devices, "mesh=", mesh.to_text(), " has ", here,
+          " ranks on this machine, and NCCL wants a GPU for each; the driver shows ", devices,
+          ". Give a smaller mesh, or mode=", on_mpi(mode) ? "cuda+mpi" : "cuda+threads",
+          ", whose ranks share GPUs");
+  return [=](int rank) {
+    return make_cuda_device({.device = neighbours(rank, rank) % devices}, kStreams, cat("g", rank));
   };
 }
 

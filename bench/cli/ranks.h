@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,9 +23,9 @@ bool reports();
 // Sends the stdout of a process that does not report nowhere.
 void silence_unless_reporting();
 
-// Throws Error unless the case fits what started this process: mode=mpi and cuda+mpi by mpirun or
-// srun with a process for each rank, all else alone.
-// `words` are those that follow "meshbench".
+// Throws Error unless the case fits what started this process: mode=mpi, cuda+mpi and nccl+mpi by
+// mpirun or srun with a process for each rank, all else alone. `words` are those that follow
+// "meshbench".
 void check_launch(Mode mode, const Mesh& mesh, const std::string& words);
 // Each host that MPI has started ranks on becomes a node.
 void place_on_hosts(Mesh& mesh);
@@ -38,22 +39,24 @@ C launched(C c, std::string_view verb) {
   return c;
 }
 
-// The ranks as threads, with the links of the case, or as the processes of MPI.
+// The ranks as threads, with the links of the case, or as the processes of MPI; with NCCL between
+// their GPUs where the mode says so.
 class CaseWorld {
  public:
-  explicit CaseWorld(const Case& c) : CaseWorld(c.mode, c.mesh, c.link) {}
-  CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>& link);
+  explicit CaseWorld(const Case& c) : CaseWorld(c.mode, c.mesh, c.link, c.timeout_s) {}
+  CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>& link, double timeout_s);
   World& operator*() { return *world_; }
 
  private:
   std::optional<ThreadWorld> threads_;
   std::optional<ShapedWorld> shaped_;
+  std::unique_ptr<World> nccl_;
   World* world_ = nullptr;
 };
 
 // What ranks of a mode run on: GPUs of their machine, round robin, or empty, CPUs. Throws Error
-// where a mode is to have GPUs and there are none.
-DeviceMaker devices_of(Mode mode);
+// where a mode is to have GPUs and there are none, or with NCCL fewer than ranks.
+DeviceMaker devices_of(Mode mode, const Mesh& mesh);
 
 // The MPI world of this process; starts MPI where it has not been.
 MpiWorld& mpi_world();

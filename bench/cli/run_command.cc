@@ -15,6 +15,7 @@
 #include "bench/report/output.h"
 #include "bench/report/row.h"
 #include "bench/report/trace.h"
+#include "parallel/comm/nccl_world.h"
 #include "parallel/exec/predict.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
@@ -116,6 +117,16 @@ Json cuda_json(const Measured& measured) {
           {"clock_uncertainty_ns", measured.results.clock_uncertainty_ns}};
 }
 
+Json nccl_json() {
+  const NcclVersions versions = nccl_versions();
+  return {{"library", versions.library},
+          {"header", versions.header},
+          {"algorithm", nullptr},
+          {"protocol", nullptr},
+          {"transport", nullptr},
+          {"reason", "NCCL tells what it chose to its log alone: NCCL_DEBUG=INFO"}};
+}
+
 Json make_row(const Case& c, const Measured& measured, const RunReport& report, const Peak& peak,
               const Flags& flags) {
   RowHead head = head_of(c);
@@ -150,6 +161,7 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
   }
   if (on_mpi(c.mode)) add_mpi(row, measured.results.clock_uncertainty_ns);
   if (on_cuda(c.mode)) row["cuda"] = cuda_json(measured);
+  if (on_nccl(c.mode)) row["nccl"] = nccl_json();
   if (!measured.training.empty()) {
     Json losses = Json::array();
     int skipped = 0;

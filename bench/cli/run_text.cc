@@ -10,6 +10,7 @@
 #include "bench/cli/memory_text.h"
 #include "bench/cli/ranks.h"
 #include "bench/report/table.h"
+#include "parallel/comm/nccl_world.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
@@ -99,7 +100,9 @@ std::string cuda_ranks_text(const Case& c, const Measured& measured) {
                      on_mpi(c.mode) ? cat("processes of ", mpi_text(), ",") : "threads", devices,
                      devices == 1 ? "" : "s", on_mpi(c.mode) ? " for rank 0" : "",
                      devices == 0 ? "none" : measured.cuda.front().name,
-                     world == 1 ? "" : "; they communicate through memory of the host");
+                     world == 1        ? ""
+                     : on_nccl(c.mode) ? cat("; they communicate by NCCL ", nccl_versions().library)
+                                       : "; they communicate through memory of the host");
 }
 
 std::string ranks_text(const Case& c, const Measured& measured, const Peak& peak) {

@@ -65,19 +65,19 @@ Key<C> link_key() {
 
 template <class C>
 Key<C> mode_key() {
-  return {"mode", "threads | mpi | cuda+threads | cuda+mpi | sim",
+  return {"mode", "threads | mpi | cuda+threads | cuda+mpi | nccl+threads | nccl+mpi | sim",
           "ranks as threads of this process, or as processes that mpirun or srun has started; with "
           "cuda+ each on one of the machine's GPUs, in turn, and communication through memory of "
-          "the host; sim: virtual time on `machine`",
+          "the host; with nccl+ each on a GPU of its own, and communication by NCCL; sim: virtual "
+          "time on `machine`",
           [](C& c, std::string_view v) {
-            require(v != "cuda",
-                    "mode=cuda, a GPU for each rank and NCCL between them, is not there yet; give "
-                    "mode=cuda+threads or, with mpirun, mode=cuda+mpi");
             c.mode = choice<Mode>("mode", v,
                                   {{"threads", Mode::threads},
                                    {"mpi", Mode::mpi},
                                    {"cuda+threads", Mode::cuda_threads},
                                    {"cuda+mpi", Mode::cuda_mpi},
+                                   {"nccl+threads", Mode::nccl_threads},
+                                   {"nccl+mpi", Mode::nccl_mpi},
                                    {"sim", Mode::sim}});
           },
           [](const C& c) { return std::string(name_of(c.mode)); }};

@@ -114,10 +114,13 @@ std::string_view name_of(Verdict verdict) {
 Asked asked_of(std::string_view mode) {
   if (mode.empty() || mode == "threads" || mode == "sim") return {};
   if (mode == "mpi") return {.mpi = true};
-  if (mode == "cuda") return {.gpus = true, .nccl = true};
   if (mode == "cuda+threads") return {.gpus = true};
   if (mode == "cuda+mpi") return {.mpi = true, .gpus = true};
-  throw Error(cat("mode=", mode, ": give one of threads, mpi, sim, cuda, cuda+threads, cuda+mpi"));
+  if (mode == "nccl+threads") return {.gpus = true, .nccl = true};
+  if (mode == "nccl+mpi") return {.mpi = true, .gpus = true, .nccl = true};
+  throw Error(
+      cat("mode=", mode,
+          ": give one of threads, mpi, cuda+threads, cuda+mpi, nccl+threads, nccl+mpi, sim"));
 }
 
 std::vector<Check> diagnose(const NodeFacts& node, const GpuLibraryFacts& libraries,

@@ -36,7 +36,7 @@ Check driver(const Node& node) {
   const NodeFacts& files = node.files;
   if (!files.driver && files.gpus.empty())
     return node.missing("GPUs", "none",
-                        "modes without cuda run; for the others use a node with "
+                        "modes without GPUs run; for the others use a node with "
                         "GPUs of NVIDIA");
   if (!files.driver && !node.libraries.driver_library)
     return node.missing("driver", cat("none, for ", files.gpus.size(), " GPUs on the PCI bus"),

@@ -72,7 +72,7 @@ void run(benchmark::State& state, const CollCase& c, const Point& point) {
   if (c.mode == Mode::sim) {
     result = predict(c, point, c.machine);
   } else {
-    CaseWorld world(c.mode, c.mesh, c.link);
+    CaseWorld world(c.mode, c.mesh, c.link, c.timeout_s);
     CollRunner runner(*world, c, {point});
     result = runner.measure(point);
   }

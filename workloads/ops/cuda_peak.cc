@@ -155,7 +155,7 @@ std::string gpu_name() {
   const cudaError_t error = cudaGetDeviceCount(&count);
   require(error == cudaSuccess && count > 0, "there is no GPU (",
           error == cudaSuccess ? "none is visible" : cudaGetErrorString(error),
-          "); 'meshbench doctor mode=cuda' says what is missing");
+          "); 'meshbench doctor mode=nccl+threads' says what is missing");
   check(cudaGetDevice(&device), "cudaGetDevice");
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");

@@ -340,8 +340,8 @@ def test_doctor_is_content_with_what_this_build_can_do():
 
 
 def test_doctor_fails_where_what_was_asked_for_would():
-    asked = run("doctor", "mode=cuda")
-    failing = [check for check in strict(run("doctor", "mode=cuda", "--json").stdout)["checks"]
+    asked = run("doctor", "mode=nccl+threads")
+    failing = [check for check in strict(run("doctor", "mode=nccl+threads", "--json").stdout)["checks"]
                if check["verdict"] == "would fail"]
     assert asked.returncode == (1 if failing else 0)
     assert all(check["advice"] for check in failing)
@@ -349,9 +349,9 @@ def test_doctor_fails_where_what_was_asked_for_would():
 
 
 @pytest.mark.parametrize("words, message", [
-    (["mode=gpu"], "mode=gpu: give one of threads, mpi, sim, cuda, cuda+threads, cuda+mpi"),
+    (["mode=gpu"], "mode=gpu: give one of threads, mpi, cuda+threads, cuda+mpi, nccl+threads, nccl+mpi, sim"),
     (["dtype=bf16"], "doctor knows no dtype=bf16; give mode="),
-    (["mode=cuda", "mode=mpi"], "doctor takes one word, mode=; leave out mode=mpi")])
+    (["mode=nccl+threads", "mode=mpi"], "doctor takes one word, mode=; leave out mode=mpi")])
 def test_doctor_refuses_what_it_does_not_know(words, message):
     done = run("doctor", *words)
     assert done.returncode == 2

@@ -67,9 +67,30 @@ def test_no_device_and_no_driver_are_told_apart(devices, says):
     assert done.returncode == 3 and says in message_of(done)
 
 
+def test_ranks_with_gpus_of_their_own_communicate_by_nccl(tmp_path):
+    out = tmp_path / "row.json"
+    done = run("run", *SMALL, "mode=nccl+threads", "mesh=dp2.tp2", "zero=3", "-o", out, EMULATED_DEVICES="4")
+    if "this build has no NCCL" in done.stderr:
+        pytest.skip("no nccl.h here")
+    assert done.returncode == 0, done.stderr
+    assert "they communicate by NCCL" in done.stdout
+    row = row_at(out)
+    assert row["mode"] == "nccl+threads" and row["verified"]["ok"]
+    assert row["nccl"]["library"] and row["nccl"]["algorithm"] is None and row["nccl"]["reason"]
+    assert len(row["cuda"]["devices"]) == 4
+
+
+def test_nccl_wants_a_gpu_for_each_rank():
+    done = run("run", *SMALL, "mode=nccl+threads", "mesh=dp4", EMULATED_DEVICES="2")
+    assert "mesh=dp4 has 4 ranks on this machine, and NCCL wants a GPU for each; the driver shows 2" in message_of(done)
+    assert "mode=cuda+threads, whose ranks share GPUs" in message_of(done)
+
+
 def test_what_cannot_be_run_is_refused_with_what_would_do():
     done = run("run", *SMALL, "mode=cuda", program=BIN / "meshbench")
-    assert "give mode=cuda+threads" in message_of(done)
+    assert "cuda+threads" in message_of(done) and "nccl+mpi" in message_of(done)
+    done = run("run", *SMALL, "mode=nccl+mpi", "mesh=dp2", program=BIN / "meshbench")
+    assert "start them with: mpirun -n 2 meshbench run" in message_of(done) and "mode=nccl+mpi" in message_of(done)
     done = run("run", *SMALL, "mode=cuda+mpi", "mesh=dp2", program=BIN / "meshbench")
     assert "start them with: mpirun -n 2 meshbench run" in message_of(done) and "mode=cuda+mpi" in message_of(done)
     done = run("run", *SMALL, "mode=cuda+threads", "offload_gb_per_s=2", program=BIN / "meshbench")

@@ -69,14 +69,14 @@ int count(const std::vector<Check>& checks, Verdict verdict) {
       checks.begin(), checks.end(), [&](const Check& check) { return check.verdict == verdict; }));
 }
 
-// What `change` makes of a node of GPUs that is asked for mode=cuda.
+// What `change` makes of a node of GPUs that is asked for mode=nccl+threads.
 template <class Change>
 std::vector<Check> changed(Change change) {
   NodeFacts node = gpu_node();
   GpuLibraryFacts libraries = good_libraries();
   BuiltWith built = gpu_build();
   change(node, libraries, built);
-  return diagnose(node, libraries, built, asked_of("cuda"));
+  return diagnose(node, libraries, built, asked_of("nccl+threads"));
 }
 
 TEST(Checks, AGoodNodeOfGpusIsFitForAll) {
@@ -100,7 +100,7 @@ TEST(Checks, WithoutGpusNothingFailsUnlessAskedFor) {
   EXPECT_EQ(count(checks, Verdict::would_fail), 0);
   EXPECT_EQ(find(checks, "GPUs").value, "none");
   EXPECT_EQ(find(checks, "build").verdict, Verdict::note);
-  const auto asked = diagnose(good_node(), {}, built, asked_of("cuda"));
+  const auto asked = diagnose(good_node(), {}, built, asked_of("nccl+threads"));
   EXPECT_EQ(find(asked, "GPUs").verdict, Verdict::would_fail);
   EXPECT_EQ(find(asked, "build").verdict, Verdict::would_fail);
   EXPECT_EQ(find(asked, "NCCL").verdict, Verdict::would_fail);
@@ -209,8 +209,9 @@ TEST(Checks, MpiThatTheBuildLacksFailsWhereAskedFor) {
 }
 
 TEST(Checks, AnUnknownModeIsRefusedWithThoseThereAre) {
-  EXPECT_EQ(message_of([] { asked_of("gpu"); }),
-            "mode=gpu: give one of threads, mpi, sim, cuda, cuda+threads, cuda+mpi");
+  EXPECT_EQ(
+      message_of([] { asked_of("gpu"); }),
+      "mode=gpu: give one of threads, mpi, cuda+threads, cuda+mpi, nccl+threads, nccl+mpi, sim");
 }
 
 TEST(Versions, AreReadFromTheirCodes) {

@@ -145,7 +145,7 @@ TEST(Cupti, SaysWhyItCannotCollect) {
   EXPECT_EQ(
       refusal({.enable_status = CUPTI_ERROR_UNKNOWN}),
       "cuptiActivityEnable: CUPTI status 999, CUPTI_ERROR_UNKNOWN; it says so where there is no "
-      "driver or no GPU: 'meshbench doctor mode=cuda' tells; profile=off runs without it");
+      "driver or no GPU: 'meshbench doctor mode=nccl+threads' tells; profile=off runs without it");
   EXPECT_NE(refusal({.enable_status = CUPTI_ERROR_INSUFFICIENT_PRIVILEGES})
                 .find("the driver lets root alone profile"),
             std::string::npos);
