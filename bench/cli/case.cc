@@ -150,6 +150,12 @@ std::string to_text(const Case& c) {
 void check_case(const Case& c) {
   check_step(c.model, c.mesh, c.options);
   check_machine(c.machine);
+  require(on_mpi(c.mode) || c.mode == Mode::sim || c.mesh.world() <= 256, "mesh=", c.mesh.to_text(),
+          " has ", c.mesh.world(), " ranks; mode=", name_of(c.mode),
+          " takes at most 256 of them in one process, mode=sim any number");
+  require(!on_cuda(c.mode) || c.offload_gb_per_s == 0, "offload_gb_per_s=", c.offload_gb_per_s,
+          " slows copies of mode=threads down; those of mode=", name_of(c.mode),
+          " go over the device's own link");
   check_stack(c.stack);
   require(c.mode != Mode::sim || !c.stack.fp8_matmul || c.machine.fp8_tflops > 0,
           "stack=", c.stack.name, " multiplies in fp8, and machine=", c.machine.name,
@@ -161,9 +167,6 @@ void check_case(const Case& c) {
           " nodes, and machine=", c.machine.name, " has ", c.machine.nodes, " of ",
           c.machine.ranks_per_node,
           " ranks; give a smaller mesh, or machine.nodes=", c.mesh.node_count());
-  require(c.mode != Mode::threads || c.mesh.world() <= 256, "mesh=", c.mesh.to_text(), " has ",
-          c.mesh.world(),
-          " ranks; mode=threads takes at most 256 of them in one process, mode=sim any number");
   require(c.mode == Mode::threads || !c.link, "link=", c.link ? to_text(*c.link) : "",
           " slows the links of mode=threads down; mode=sim takes the machine's: "
           "machine.link_gb_per_s, link_latency_us, nic_gb_per_s and nic_latency_us");

@@ -18,7 +18,10 @@
 
 namespace mb {
 
-enum class Mode : std::uint8_t { threads, mpi, sim };
+enum class Mode : std::uint8_t { threads, mpi, cuda_threads, cuda_mpi, sim };
+// Whether ranks are processes that a launcher has started, and whether they are on GPUs.
+constexpr bool on_mpi(Mode mode) { return mode == Mode::mpi || mode == Mode::cuda_mpi; }
+constexpr bool on_cuda(Mode mode) { return mode == Mode::cuda_threads || mode == Mode::cuda_mpi; }
 enum class Verify : std::uint8_t { automatic, on, off };
 
 struct Case {
@@ -29,7 +32,7 @@ struct Case {
   std::string stack_name = "kernels";
   Stack stack;  // likewise
   Mesh mesh;
-  int ranks_per_node = 0;  // of mode=threads; 0: all ranks on one
+  int ranks_per_node = 0;  // not of mode=sim; 0: all ranks on one
   std::vector<int> nodes;  // of each rank; empty: ranks_per_node, mode=sim: the machine's
   Mode mode = Mode::threads;
   StepOptions options;  // micro_batches and loss_scale are derived from the rest

@@ -57,7 +57,19 @@ std::vector<Switch> offloads(StepOptions& options) {
 }  // namespace
 
 std::string_view name_of(Mode mode) {
-  return mode == Mode::threads ? "threads" : mode == Mode::mpi ? "mpi" : "sim";
+  switch (mode) {
+    case Mode::threads:
+      return "threads";
+    case Mode::mpi:
+      return "mpi";
+    case Mode::cuda_threads:
+      return "cuda+threads";
+    case Mode::cuda_mpi:
+      return "cuda+mpi";
+    case Mode::sim:
+      break;
+  }
+  return "sim";
 }
 
 const std::vector<CaseKey>& case_keys() {

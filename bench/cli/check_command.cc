@@ -11,6 +11,7 @@
 #include "bench/cli/measure.h"
 #include "bench/report/row.h"
 #include "parallel/comm/mpi_library.h"
+#include "parallel/device/cuda_device.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/liveness.h"
 #include "parallel/plan/validate.h"
@@ -115,8 +116,15 @@ Json refused(const std::vector<std::string>& words, const std::string& status,
 
 // Why this build or machine cannot do what the case asks for.
 std::optional<std::string> unsupported(const Case& c) {
-  if (c.mode != Mode::mpi || !built_mpis().empty()) return std::nullopt;
-  return "mode=mpi: this build has found no MPI; install Open MPI or MPICH and build again";
+  const std::string mode = cat("mode=", name_of(c.mode), ": ");
+  if (on_mpi(c.mode) && built_mpis().empty())
+    return mode + "this build has found no MPI; install Open MPI or MPICH and build again";
+  try {
+    if (on_cuda(c.mode)) cuda_devices();
+  } catch (const Error& error) {
+    return mode + error.what();
+  }
+  return std::nullopt;
 }
 
 Json check(const std::vector<std::string>& words) {

@@ -306,6 +306,8 @@ CollCase parse_coll_case(const std::vector<std::string>& given) {
                                   c.call == CallKind::blocking),
           "mode=sim has no beside=, overlap=, inject= or call=stream; give mode=threads, or leave "
           "them out");
+  require(!on_cuda(c.mode), "mode=", name_of(c.mode),
+          ": coll measures ranks on CPUs; give mode=threads, mpi or sim");
   check_config(c);
   return c;
 }

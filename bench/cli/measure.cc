@@ -31,8 +31,9 @@ std::unique_ptr<TokenSource> open_source(const Case& c) {
   }
 }
 
-// Of this machine, which in mode=mpi has some of the ranks.
+// Of this machine, which under MPI has some of the ranks. What GPUs have, their ranks find out.
 void check_fits(const Case& c, const Plan& plan) {
+  if (on_cuda(c.mode)) return;
   double needed = 0;
   for (int rank = 0; rank < c.mesh.world(); ++rank) {
     if (c.mode != Mode::mpi || mpi_world().host_of(rank) == mpi_world().host_of(mpi_world().rank()))
@@ -74,7 +75,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   const auto batches = make_batches(*source, c.global_batch, c.mesh.data_size());
   const InitOptions init{.seed = static_cast<std::uint64_t>(c.seed)};
   result.results.links.links = c.link;
-  if (c.mode == Mode::mpi)
+  if (on_mpi(c.mode))
     result.results.links = {.algorithm = Algorithm::direct,
                             .reason = "what the links between processes carry is not known"};
   result.not_verified = reason_not_to_verify(c);
@@ -83,7 +84,8 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
     CaseWorld world(c);
     Processes processes(*world, "measure");
     const auto executor = make_live_executor(result.plan,
-                                             {.init = init,
+                                             {.make_device = devices_of(c.mode),
+                                              .init = init,
                                               .batches = batches.get(),
                                               .timeout_s = c.timeout_s,
                                               .seed = init.seed,
@@ -96,7 +98,8 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
       check_finite(*done.training, step, c.options.dynamic_loss_scale);
       if (step >= c.warm_up) {
         result.results.training.push_back(*done.training);
-        result.on_own_cores.push_back(replay_on_own_cores(result.plan, done));
+        if (!done.cpu_ns.empty())
+          result.on_own_cores.push_back(replay_on_own_cores(result.plan, done));
         result.results.timelines.push_back(std::move(done.timeline));
         result.results.clock_uncertainty_ns =
             std::max(result.results.clock_uncertainty_ns, done.clock_uncertainty_ns);
@@ -111,6 +114,9 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
     }
     result.results.memory = measured_memory(*executor, c.mesh.world());
     result.results.traffic = counted_traffic(result.plan, *executor);
+    if (on_cuda(c.mode)) result.cuda = cuda_facts();
+  } catch (const OutOfMemory&) {
+    throw;
   } catch (const Error& error) {
     throw Exit(kExitNoVerdict, error.what());
   }
@@ -144,10 +150,9 @@ Measured measure(const Case& c, const Progress& progress) {
 }
 
 Measured measure_one_step(Case c) {
-  require(
-      c.mode != Mode::sim,
-      "--run takes a step on ranks of this machine, and mode=sim has none; give mode=threads or "
-      "mode=mpi, or leave --run out");
+  require(c.mode != Mode::sim,
+          "--run takes a step on ranks of this machine, and mode=sim has none; give mode=threads, "
+          "mpi, cuda+threads or cuda+mpi, or leave --run out");
   c.warm_up = 0;
   c.steps = 1;
   c.verify = Verify::off;

@@ -10,6 +10,7 @@
 #include "bench/analysis/run_report.h"
 #include "bench/analysis/verify.h"
 #include "bench/cli/case.h"
+#include "parallel/device/cuda_device.h"
 #include "parallel/exec/executor.h"
 
 namespace mb {
@@ -23,6 +24,7 @@ struct Measured {
   std::optional<Verification> verification;
   std::string not_verified;            // why there is none
   std::string data;                    // where tokens came from
+  std::vector<CudaFacts> cuda;         // devices of this process's machine, while its ranks ran
   std::optional<double> entropy_nats;  // the least loss that any model can reach on it, where known
 };
 
@@ -33,9 +35,9 @@ using Progress = std::function<bool(int done, int total)>;
 // Why the first step of a case is not held to one rank in fp64; empty if it is.
 std::string reason_not_to_verify(const Case& c);
 
-// Throws Exit: 4 if the data cannot be read, 3 if a rank fails.
+// Throws Exit: 4 if the data cannot be read, 3 if a rank fails; OutOfMemory.
 Measured measure(const Case& c, const Progress& progress);
-// One step on threads or MPI ranks, neither warmed up nor checked: for --run, where no time is
+// One step on ranks of this machine, neither warmed up nor checked: for --run, where no time is
 // asked for. Throws Error with mode=sim.
 Measured measure_one_step(Case c);
 

@@ -34,6 +34,10 @@ struct Capacity {
 Capacity capacity_of(const Case& c) {
   if (c.mode == Mode::sim)
     return {1e9 * c.machine.memory_gb, true, "one device of " + c.machine.name};
+  if (on_cuda(c.mode))
+    throw Error(cat("mode=", name_of(c.mode),
+                    ": memory tells what a machine of the table or this host's memory holds; give "
+                    "mode=sim machine=NAME of such GPUs ('meshbench machines' lists them)"));
   return {available_bytes(), false, "this machine, for all ranks"};
 }
 

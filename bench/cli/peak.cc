@@ -21,7 +21,7 @@ namespace {
 
 // Of the machines of mode=mpi all cores count, as launchers bind each rank to some.
 int cores_of(const Case& c) {
-  return c.mode == Mode::mpi ? mpi_world().cores() : std::min(c.mesh.world(), usable_cores());
+  return on_mpi(c.mode) ? mpi_world().cores() : std::min(c.mesh.world(), usable_cores());
 }
 
 }  // namespace
@@ -34,6 +34,8 @@ Peak peak_of(const Case& c) {
                                                : name_of(c.options.dtype),
                 ", dense")};
   }
+  if (on_cuda(c.mode))
+    return {c.mesh.world(), std::nullopt, "the matmul rate of this GPU is not measured"};
   const int devices = cores_of(c);
   const DType dtype = c.options.dtype, main = main_dtype(dtype);
   if (dtype != main && !matmul_backend(dtype).ends_with(" in fp32"))

@@ -13,6 +13,7 @@
 #include "bench/cli/commands.h"
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/mpi_library.h"
+#include "parallel/device/cuda_device.h"
 #include "workloads/base/error.h"
 
 namespace mb {
@@ -44,15 +45,14 @@ void check_launch(Mode mode, const Mesh& mesh, const std::string& words) {
   const std::string command = cat("mpirun -n ", mesh.world(), " meshbench ", words);
   const std::optional<Launcher> by = launcher();
   const int world = mesh.world();
-  if (mode != Mode::mpi) {
+  if (!on_mpi(mode)) {
     require(!by || by->size == 1, "started ", by ? by->size : 1, " times by ", by ? by->name : "",
             ", and mode=", name_of(mode),
-            " runs all ranks in one process; give mode=mpi, or start "
-            "it once, without ",
-            by ? by->name : "");
+            " runs all ranks in one process; give mode=", on_cuda(mode) ? "cuda+mpi" : "mpi",
+            ", or start it once, without ", by ? by->name : "");
     return;
   }
-  require(by || world == 1, "mode=mpi: mesh=", mesh.to_text(), " wants ", world,
+  require(by || world == 1, "mode=", name_of(mode), ": mesh=", mesh.to_text(), " wants ", world,
           " processes, and this one was started alone; start them with: ", command);
   require(!by || by->size == world, "mesh=", mesh.to_text(), " has ", world, " ranks, and ",
           by ? by->name : "", " has started ", by ? by->size : 1, "; start as many: ", command);
@@ -69,7 +69,7 @@ void place_on_hosts(Mesh& mesh) {
 }
 
 CaseWorld::CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>& link) {
-  if (mode == Mode::mpi) {
+  if (on_mpi(mode)) {
     world_ = &mpi_world();
     return;
   }
@@ -78,6 +78,19 @@ CaseWorld::CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>
   if (!link) return;
   shaped_.emplace(*threads_, *link, mesh.nodes_of(threads_->local_ranks()));
   world_ = &*shaped_;
+}
+
+DeviceMaker devices_of(Mode mode) {
+  if (!on_cuda(mode)) return {};
+  return [count = cuda_devices(), mode](int rank) {
+    int place = rank;
+    if (on_mpi(mode)) {
+      place = 0;
+      for (int other = 0; other < rank; ++other)
+        place += mpi_world().machine_of(other) == mpi_world().machine_of(rank);
+    }
+    return make_cuda_device({.device = place % count}, kStreams, cat("g", rank));
+  };
 }
 
 MpiWorld& mpi_world() {

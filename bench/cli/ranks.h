@@ -11,6 +11,7 @@
 #include "bench/report/json.h"
 #include "parallel/comm/comm.h"
 #include "parallel/comm/mpi_world.h"
+#include "parallel/exec/executor.h"
 #include "parallel/exec/shaped_world.h"
 #include "workloads/base/error.h"
 
@@ -21,8 +22,8 @@ bool reports();
 // Sends the stdout of a process that does not report nowhere.
 void silence_unless_reporting();
 
-// Throws Error unless the case fits what started this process: mode=mpi by mpirun or srun with a
-// process for each rank, all else alone.
+// Throws Error unless the case fits what started this process: mode=mpi and cuda+mpi by mpirun or
+// srun with a process for each rank, all else alone.
 // `words` are those that follow "meshbench".
 void check_launch(Mode mode, const Mesh& mesh, const std::string& words);
 // Each host that MPI has started ranks on becomes a node.
@@ -33,7 +34,7 @@ void place_on_hosts(Mesh& mesh);
 template <class C>
 C launched(C c, std::string_view verb) {
   check_launch(c.mode, c.mesh, cat(verb, ' ', to_text(c)));
-  if (c.mode == Mode::mpi && c.nodes.empty() && c.ranks_per_node == 0) place_on_hosts(c.mesh);
+  if (on_mpi(c.mode) && c.nodes.empty() && c.ranks_per_node == 0) place_on_hosts(c.mesh);
   return c;
 }
 
@@ -49,6 +50,10 @@ class CaseWorld {
   std::optional<ShapedWorld> shaped_;
   World* world_ = nullptr;
 };
+
+// What ranks of a mode run on: GPUs of their machine, round robin, or empty, CPUs. Throws Error
+// where a mode is to have GPUs and there are none.
+DeviceMaker devices_of(Mode mode);
 
 // The MPI world of this process; starts MPI where it has not been.
 MpiWorld& mpi_world();

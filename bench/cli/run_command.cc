@@ -104,6 +104,18 @@ std::string prediction_text(const Case& c, const Measured& measured) {
   return text;
 }
 
+Json cuda_json(const Measured& measured) {
+  Json devices = Json::array();
+  for (const CudaFacts& facts : measured.cuda)
+    devices.push_back({{"device", facts.device},
+                       {"name", facts.name},
+                       {"total_bytes", facts.total_bytes},
+                       {"used_bytes", facts.used_bytes},
+                       {"allocated_bytes", facts.allocated_bytes}});
+  return {{"devices", std::move(devices)},
+          {"clock_uncertainty_ns", measured.results.clock_uncertainty_ns}};
+}
+
 Json make_row(const Case& c, const Measured& measured, const RunReport& report, const Peak& peak,
               const Flags& flags) {
   RowHead head = head_of(c);
@@ -136,7 +148,8 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
     row["stack"] = Json::parse(to_json(c.stack));
     row["prediction"] = prediction_of(c, measured);
   }
-  if (c.mode == Mode::mpi) add_mpi(row, measured.results.clock_uncertainty_ns);
+  if (on_mpi(c.mode)) add_mpi(row, measured.results.clock_uncertainty_ns);
+  if (on_cuda(c.mode)) row["cuda"] = cuda_json(measured);
   if (!measured.training.empty()) {
     Json losses = Json::array();
     int skipped = 0;
@@ -153,6 +166,23 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
   return row;
 }
 
+void write_row(const Flags& flags, const Json& row) {
+  if (!flags.out.empty() && flags.out != "-") write_json(flags.out, row);
+  if (flags.json || flags.out == "-") fmt::print("{}\n", row.dump(2));
+}
+
+// A case that a device has no room for is a result.
+[[noreturn]] void report_out_of_memory(const Case& c, const Flags& flags,
+                                       const OutOfMemory& error) {
+  Json row = row_head(head_of(c));
+  set_status(row, "oom",
+             {{"message", error.what()},
+              {"needed_bytes", error.needed_bytes},
+              {"capacity_bytes", error.free_bytes}});
+  if (reports()) write_row(flags, row);
+  throw Exit(kExitNoVerdict, error.what());
+}
+
 void write_outputs(const Flags& flags, const Measured& measured, const Json& row) {
   const Timeline& last = measured.results.timelines.back();
   if (!flags.timeline.empty()) {
@@ -161,17 +191,18 @@ void write_outputs(const Flags& flags, const Measured& measured, const Json& row
   if (!flags.trace.empty()) {
     save_trace(flags.trace, measured.plan, last);
   }
-  if (!flags.out.empty() && flags.out != "-") {
-    write_json(flags.out, row);
-  }
-  if (flags.json || flags.out == "-") fmt::print("{}\n", row.dump(2));
+  write_row(flags, row);
 }
 
 Measured measure_until_interrupted(const Case& c, const Flags& flags) {
   const Interrupts interrupts(
       reports() ? "\nmeshbench: stopping after this step; interrupt again to stop at once\n" : "");
   ProgressLine progress(reports() && !flags.no_progress && !flags.quiet);
-  return measure(c, [&](int done, int total) { return progress(done, total); });
+  try {
+    return measure(c, [&](int done, int total) { return progress(done, total); });
+  } catch (const OutOfMemory& error) {
+    report_out_of_memory(c, flags, error);
+  }
 }
 
 void run(const Flags& flags, bool virtual_time) {

@@ -93,14 +93,37 @@ std::string loss_scale_text(const std::vector<Training>& training) {
                      training.back().loss_scale, skipped, skipped == 1 ? "" : "s");
 }
 
-std::string ranks_text(const Case& c, const Peak& peak) {
+std::string cuda_ranks_text(const Case& c, const Measured& measured) {
+  const int world = c.mesh.world(), devices = static_cast<int>(measured.cuda.size());
+  return fmt::format("{} as {} on {} GPU{}{} ({}){}", world,
+                     on_mpi(c.mode) ? cat("processes of ", mpi_text(), ",") : "threads", devices,
+                     devices == 1 ? "" : "s", on_mpi(c.mode) ? " for rank 0" : "",
+                     devices == 0 ? "none" : measured.cuda.front().name,
+                     world == 1 ? "" : "; they communicate through memory of the host");
+}
+
+std::string ranks_text(const Case& c, const Measured& measured, const Peak& peak) {
   const int world = c.mesh.world();
   if (c.mode == Mode::sim) return fmt::format("{} in virtual time on {}", world, c.machine.name);
+  if (on_cuda(c.mode)) return cuda_ranks_text(c, measured);
   return fmt::format(
       "{} as {} on {} core{}{}", world,
-      c.mode == Mode::mpi ? cat("processes of ", mpi_text(), ",") : "threads", peak.devices,
+      on_mpi(c.mode) ? cat("processes of ", mpi_text(), ",") : "threads", peak.devices,
       peak.devices == 1 ? "" : "s",
       world > peak.devices ? "; they share cores, and waiting includes waiting for one" : "");
+}
+
+// Of the device that is fullest.
+std::string device_memory_text(const std::vector<CudaFacts>& devices) {
+  if (devices.empty()) return "not known on the devices";
+  const CudaFacts& fullest = *std::max_element(
+      devices.begin(), devices.end(),
+      [](const CudaFacts& a, const CudaFacts& b) { return a.used_bytes < b.used_bytes; });
+  return fmt::format(
+      "{} allocated on device {}, of {} used; the rest is the driver's context, libraries and "
+      "other "
+      "processes",
+      bytes(fullest.allocated_bytes), fullest.device, bytes(fullest.used_bytes));
 }
 
 std::string summary(const Case& c, const Measured& measured, const RunReport& report,
@@ -110,16 +133,19 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
   const auto line = [&](const char* name, const std::string& value) {
     text += fmt::format("{:<16}{}\n", name, value);
   };
-  line("ranks", ranks_text(c, peak));
-  if (c.mode == Mode::mpi)
+  line("ranks", ranks_text(c, measured, peak));
+  if (on_mpi(c.mode) || on_cuda(c.mode))
     line("clocks",
          measured.results.clock_uncertainty_ns == 0
              ? "one, as all ranks are on one machine"
              : fmt::format(
                    "of any two ranks within {} of each other",
                    format_duration(static_cast<double>(measured.results.clock_uncertainty_ns))));
-  if (!virtual_time)
+  if (on_cuda(c.mode)) {
+    line("matmul", "cuBLASLt");
+  } else if (!virtual_time) {
     line("matmul", fmt::format("{}, row kernels {}", matmul_backend(c.options.dtype), cpu_isa()));
+  }
   line("step time", spread(report, "step_s", seconds));
   line("throughput",
        spread(report, "tokens_per_s", [](double x) { return format_count(x); }) + " tokens/s");
@@ -133,7 +159,7 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
   if (c.mesh.size(Axis::pp) > 1) {
     line("bubble", spread(report, "bubble_fraction", percent) + " of the pipeline's time");
     line("", "made of " + bubble_parts_text(report));
-    if (!virtual_time)
+    if (!measured.on_own_cores.empty())
       line("", spread(report, "bubble_fraction_own_cores", percent) +
                    " replayed with a core for every rank and free communication");
     line("", report.bubble
@@ -174,6 +200,7 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
   if (!virtual_time)
     line("", size_of_metric("process_peak_rss_bytes") +
                  " resident in this process, all ranks and the check of the first step included");
+  if (on_cuda(c.mode)) line("", device_memory_text(measured.cuda));
   line("verified", verification_text(measured));
   return text;
 }
@@ -333,7 +360,9 @@ std::string traffic_text(const RunReport& report) {
 Metric own_cores_bubble(const Measured& measured) {
   constexpr const char* kName = "bubble_fraction_own_cores";
   if (measured.on_own_cores.empty())
-    return absent(kName, "1", "virtual time has a device for every rank");
+    return absent(kName, "1",
+                  measured.training.empty() ? "virtual time has a device for every rank"
+                                            : "streams of a GPU keep no time of their own");
   std::vector<StepTimes> steps;
   for (const Timeline& timeline : measured.on_own_cores)
     steps.push_back(step_times(measured.plan, timeline));

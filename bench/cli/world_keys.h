@@ -65,12 +65,20 @@ Key<C> link_key() {
 
 template <class C>
 Key<C> mode_key() {
-  return {"mode", "threads | mpi | sim",
-          "ranks as threads of this process, as processes that mpirun or srun has started, or "
-          "virtual time on `machine`",
+  return {"mode", "threads | mpi | cuda+threads | cuda+mpi | sim",
+          "ranks as threads of this process, or as processes that mpirun or srun has started; with "
+          "cuda+ each on one of the machine's GPUs, in turn, and communication through memory of "
+          "the host; sim: virtual time on `machine`",
           [](C& c, std::string_view v) {
-            c.mode = choice<Mode>(
-                "mode", v, {{"threads", Mode::threads}, {"mpi", Mode::mpi}, {"sim", Mode::sim}});
+            require(v != "cuda",
+                    "mode=cuda, a GPU for each rank and NCCL between them, is not there yet; give "
+                    "mode=cuda+threads or, with mpirun, mode=cuda+mpi");
+            c.mode = choice<Mode>("mode", v,
+                                  {{"threads", Mode::threads},
+                                   {"mpi", Mode::mpi},
+                                   {"cuda+threads", Mode::cuda_threads},
+                                   {"cuda+mpi", Mode::cuda_mpi},
+                                   {"sim", Mode::sim}});
           },
           [](const C& c) { return std::string(name_of(c.mode)); }};
 }

@@ -92,8 +92,10 @@ struct Ranks {
       return;
     }
     world.emplace(c);
-    executor =
-        make_live_executor(plan, {.batches = batches.get(), .timeout_s = c.timeout_s}, **world);
+    executor = make_live_executor(
+        plan,
+        {.make_device = devices_of(c.mode), .batches = batches.get(), .timeout_s = c.timeout_s},
+        **world);
     for (int i = 0; i < c.warm_up; ++i) executor->step();
   }
 
@@ -138,7 +140,7 @@ void follow() {
 
 void run(benchmark::State& state, const Case& c) {
   const auto ask = [&](std::int64_t order) {
-    if (c.mode == Mode::mpi) tell(order);
+    if (on_mpi(c.mode)) tell(order);
   };
   const auto number = std::find_if(mpi_cases.begin(), mpi_cases.end(),
                                    [&](const Case& one) { return to_text(one) == to_text(c); });
@@ -192,7 +194,7 @@ void add(const std::string& name, const Case& c,
                                  try {
                                    benchmark(state, c);
                                  } catch (const std::exception& error) {
-                                   if (c.mode == Mode::mpi) fail("step_bench", error.what(), 3);
+                                   if (on_mpi(c.mode)) fail("step_bench", error.what(), 3);
                                    fail(state, error.what());
                                  }
                                })
@@ -212,7 +214,7 @@ void add_all(const std::vector<std::string>& arguments) {
   }
   for (const std::string& text : cases) {
     const Case c = launched(parse_case(split_words(text)), "run");
-    if (c.mode == Mode::mpi) mpi_cases.push_back(c);
+    if (on_mpi(c.mode)) mpi_cases.push_back(c);
     add(name_of(c), c, run);
   }
 }

@@ -119,6 +119,8 @@ class CudaStream {
     awaited_.push_back({ticket, events_.take()});
     return awaited_.back().event;
   }
+  // The last ticket before this step.
+  std::int64_t earlier() const { return earlier_; }
   // nullptr where the ticket was of an earlier step. Throws Error where nobody was to wait for it.
   cudaEvent_t event_of(std::int64_t ticket) {
     const std::lock_guard lock(mutex_);
@@ -151,9 +153,9 @@ class CudaStream {
   const bool tf32_;
   std::unique_ptr<cuda::StreamOps> ops_;
   std::mutex mutex_;
+  std::int64_t earlier_ = 0;                  // of the thread that submits
   EventPool events_{cudaEventDisableTiming};  // this and what follows: guarded by mutex_
   std::vector<Awaited> awaited_;              // in this step, by ticket
-  std::int64_t earlier_ = 0;                  // tickets of earlier steps
   std::size_t seen_ = 0;                      // of those, have passed
   std::int64_t before_ = 0;                   // in earlier steps
 };
@@ -199,7 +201,9 @@ class CudaDevice final : public Device {
   void* allocate(std::size_t bytes) override {
     use();
     const std::lock_guard lock(mutex_);
-    return memories_.emplace_back(bytes, "the memory of a rank").at();
+    void* const at = memories_.emplace_back(bytes, "the memory of a rank").at();
+    if (mutated("device_memory_freed")) memories_.pop_back();
+    return at;
   }
   void* allocate_host(std::size_t bytes) override {
     use();
@@ -241,7 +245,7 @@ class CudaDevice final : public Device {
     constexpr std::int64_t kMostUnseen = 64;
     CudaStream& on = at(stream);
     const std::int64_t ticket = on.worker.submitted() + 1;
-    if (!awaited && ticket % kMostUnseen != 0) {
+    if (!awaited && (ticket - on.earlier()) % kMostUnseen != 0) {
       on.worker.submit(std::move(work));
     } else {
       const cudaEvent_t event = on.event_for(ticket);
@@ -442,6 +446,23 @@ int cuda_devices() {
   }
   check(error, "cudaGetDeviceCount");
   return count;
+}
+
+std::vector<CudaFacts> cuda_facts() {
+  std::vector<CudaFacts> all;
+  const int devices = cuda_devices();
+  for (int device = 0; device < devices; ++device) {
+    const std::int64_t allocated = cuda::allocated_bytes(device);
+    if (allocated == 0) continue;
+    check(cudaSetDevice(device), "cudaSetDevice");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    all.push_back({device, properties.name, static_cast<std::int64_t>(total),
+                   static_cast<std::int64_t>(total - free), allocated});
+  }
+  return all;
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options, int streams,

@@ -1,8 +1,10 @@
 // CUDA devices as Devices. cuda_device.cc has them, no_cuda.cc is what a build without CUDA has.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "parallel/device/device.h"
 
@@ -11,6 +13,17 @@ namespace mb {
 // How many devices the driver shows. Throws Error, with what would help, where this build has no
 // CUDA, or there is no driver or no device.
 int cuda_devices();
+
+// A device's memory at this time. What is used and not allocated here is the driver's context,
+// libraries' code and other processes'.
+struct CudaFacts {
+  int device = 0;
+  std::string name;
+  std::int64_t total_bytes = 0, used_bytes = 0;  // by the driver
+  std::int64_t allocated_bytes = 0;              // by ranks of this process
+};
+// Of each device of cuda_devices() that has ranks of this process. Throws Error as that does.
+std::vector<CudaFacts> cuda_facts();
 
 struct CudaOptions {
   int device = 0;

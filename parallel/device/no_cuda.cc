@@ -12,6 +12,7 @@ namespace {
 }  // namespace
 
 int cuda_devices() { refuse(); }
+std::vector<CudaFacts> cuda_facts() { refuse(); }
 std::unique_ptr<Device> make_cuda_device(const CudaOptions&, int, const std::string&) { refuse(); }
 
 }  // namespace mb

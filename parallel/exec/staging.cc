@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "workloads/base/error.h"
+#include "workloads/base/mutation.h"
 
 namespace mb {
 
@@ -51,7 +52,7 @@ void Staging::bring(std::span<Operand> reads, std::span<Operand> writes, bool ke
     write.data = at.host;
   }
   // Also without reads: the room may still be on its way to the device.
-  device_.finish(stream_);
+  if (!mutated("staging_not_awaited")) device_.finish(stream_);
 }
 
 void Staging::take_back() {

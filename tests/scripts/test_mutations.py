@@ -37,8 +37,8 @@ def test_every_fault_stands_in_one_place_of_the_sources():
 def test_every_fault_names_a_test_that_is_there():
     tests = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*_test.cc"))
     for fault in mutations.parse(mutations.FAULTS):
-        suite, name = fault.test.removeprefix("Cases/").split("/")[0].split(".")
-        assert re.search(rf"TEST(_P)?\({suite},\s+{name}\)", tests), fault.test
+        suite, name = re.match(r"(?:\w+/)?(\w+)\.(\w+)", fault.test).groups()
+        assert re.search(rf"TEST(_[FP])?\({suite},\s+{name}\)", tests), fault.test
 
 
 def test_a_fault_that_is_not_known_is_refused(capsys):

@@ -6,7 +6,6 @@ DeviceMaker devices() { return {}; }
 std::unique_ptr<World> world_over(World&) { return nullptr; }
 double order_factor() { return 1; }
 std::string rank_text(int rank) { return cat("rank ", rank); }
-bool devices_run(const ModelConfig&, const Mesh&) { return true; }
 std::vector<std::string> device_faults() { return {}; }
 
 }  // namespace mb::test

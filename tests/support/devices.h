@@ -1,4 +1,4 @@
-// What ranks of these tests run on: a test program links CPUs, or emulated GPUs.
+// What these tests run on: a test program links CPUs, emulated GPUs, or those that there are.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,6 @@
 
 #include "parallel/comm/comm.h"
 #include "parallel/exec/executor.h"
-#include "parallel/mesh/mesh.h"
-#include "workloads/model/config.h"
 
 namespace mb::test {
 
@@ -19,8 +17,6 @@ std::unique_ptr<World> world_over(World& hosts);
 double order_factor();
 // What messages call a rank of one process: "rank 3", "rank 3 on cuda device 3".
 std::string rank_text(int rank);
-// Whether they have the kernels of a model on a mesh.
-bool devices_run(const ModelConfig& model, const Mesh& mesh);
 // What an emulated device would not have survived, so far; one line each.
 std::vector<std::string> device_faults();
 

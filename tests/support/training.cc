@@ -49,9 +49,7 @@ Trained train(const ModelConfig& model, const Mesh& mesh, const StepOptions& opt
   return trained;
 }
 
-bool runs_here(const Case& c) {
-  return devices_run(c.model, c.mesh) && (!launched() || launched()->size() == c.mesh.world());
-}
+bool runs_here(const Case& c) { return !launched() || launched()->size() == c.mesh.world(); }
 bool judges() { return !launched() || launched()->rank() == 0; }
 
 Case case_of(const std::string& words) { return parse_case(split_words(words)); }

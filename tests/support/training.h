@@ -30,7 +30,7 @@ struct TrainOptions {
   bool on_cpu = false;      // whatever devices() says
 };
 
-// Where devices() can run it; under mpirun a case runs where it has as many ranks as were started,
+// Under mpirun a case runs where it has as many ranks as were started,
 // and rank 0 judges.
 bool runs_here(const Case& c);
 bool judges();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "workloads/base/cuda_check.h"
+#include "workloads/base/mutation.h"
 
 namespace mb::cuda {
 namespace {
@@ -150,6 +151,7 @@ void MatmulLibrary::run(cudaStream_t stream, const Product& p, const void* a, co
   const double one64 = 1, beta64 = p.accumulate ? 1 : 0;
   const float one32 = 1, beta32 = p.accumulate ? 1 : 0;
   const bool fp64 = p.in == DType::fp64;
+  if (mutated("device_operands_swapped") && p.m == p.n) std::swap(a, b);
   check(cublasLtMatmul(handle_, ready.operation, fp64 ? static_cast<const void*>(&one64) : &one32,
                        b, ready.first, a, ready.second,
                        fp64 ? static_cast<const void*>(&beta64) : &beta32, c, ready.result, c,

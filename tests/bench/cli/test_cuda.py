@@ -1,0 +1,87 @@
+"""pytest tests/bench/cli/test_cuda.py: ranks on GPUs, with the command that has emulated ones, and what is refused."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
+EMULATED = BIN.parent / "tests" / "meshbench_emulated"
+SMALL = ["model=gpt-tiny", "global_batch=8", "steps=2", "warm_up=1"]
+
+
+def run(*words, program=EMULATED, **environment):
+    if program == EMULATED and not EMULATED.exists():
+        pytest.skip("no CUDA toolkit here, whose headers the emulation takes")
+    return subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **environment})
+
+
+def message_of(done):
+    assert done.returncode != 0
+    return [line for line in done.stderr.splitlines() if line.startswith("meshbench:")][0]
+
+
+def row_at(path):
+    row = json.loads(path.read_text())
+    jsonschema.validate(row, json.loads((ROOT / "bench/report/row.schema.json").read_text()))
+    return row
+
+
+def test_ranks_share_gpus_in_turn_and_train_as_one_rank_does(tmp_path):
+    out = tmp_path / "row.json"
+    done = run("run", *SMALL, "mode=cuda+threads", "mesh=dp2.pp2.tp2", "zero=1", "-o", out, EMULATED_DEVICES="3")
+    assert done.returncode == 0, done.stderr
+    assert "TEST DOUBLE" in done.stderr and "emulated device (test double)" in done.stdout
+    row = row_at(out)
+    assert row["mode"] == "cuda+threads" and row["verified"]["ok"]
+    assert [device["device"] for device in row["cuda"]["devices"]] == [0, 1, 2]
+    for device in row["cuda"]["devices"]:
+        assert 0 < device["allocated_bytes"] <= device["used_bytes"] < device["total_bytes"]
+    assert row["cuda"]["clock_uncertainty_ns"] > 0
+    assert all(entry["equal"] for entry in row["traffic"])
+    assert row["metrics"]["step_s"]["samples"] and row["metrics"]["bubble_fraction_own_cores"]["reason"]
+    assert row["peak"]["flops_per_s"] is None
+
+
+def test_out_of_memory_is_a_row_with_the_bytes_needed_and_there(tmp_path):
+    out = tmp_path / "row.json"
+    done = run("run", "model=gpt-10m", "mode=cuda+threads", "-o", out, EMULATED_BYTES=str(64 << 20))
+    assert done.returncode == 3
+    assert "rank 0: cuda device 0 is out of memory: the memory of a rank takes " in message_of(done)
+    detail = row_at(out)["status_detail"]
+    assert row_at(out)["status"] == "oom"
+    assert detail["needed_bytes"] > detail["capacity_bytes"] == 64 << 20
+
+
+@pytest.mark.parametrize("devices, says", [
+    ("0", "there is no CUDA device; 'nvidia-smi' lists those of the driver, and CUDA_VISIBLE_DEVICES may hide them"),
+    ("-1", "there is no NVIDIA driver; install one for CUDA "),
+])
+def test_no_device_and_no_driver_are_told_apart(devices, says):
+    done = run("run", *SMALL, "mode=cuda+threads", EMULATED_DEVICES=devices)
+    assert done.returncode == 3 and says in message_of(done)
+
+
+def test_what_cannot_be_run_is_refused_with_what_would_do():
+    done = run("run", *SMALL, "mode=cuda", program=BIN / "meshbench")
+    assert "give mode=cuda+threads" in message_of(done)
+    done = run("run", *SMALL, "mode=cuda+mpi", "mesh=dp2", program=BIN / "meshbench")
+    assert "start them with: mpirun -n 2 meshbench run" in message_of(done) and "mode=cuda+mpi" in message_of(done)
+    done = run("run", *SMALL, "mode=cuda+threads", "offload_gb_per_s=2", program=BIN / "meshbench")
+    assert "offload_gb_per_s=2 slows copies of mode=threads down" in message_of(done)
+    done = run("coll", "mode=cuda+threads", program=BIN / "meshbench")
+    assert "give mode=threads, mpi or sim" in message_of(done)
+    done = run("memory", *SMALL, "mode=cuda+threads", program=BIN / "meshbench")
+    assert "give mode=sim machine=NAME" in message_of(done)
+
+
+def test_a_build_without_cuda_says_how_to_build_with_it():
+    done = run("run", *SMALL, "mode=cuda+threads", program=BIN / "meshbench")
+    if "this build has no CUDA" not in done.stderr:
+        pytest.skip("this build has CUDA")
+    assert done.returncode == 3 and "cmake --preset cuda" in message_of(done)

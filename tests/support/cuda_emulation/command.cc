@@ -1,0 +1,23 @@
+// Makes `meshbench` a test program on emulated devices, which says so whenever it runs. For tests,
+// EMULATED_DEVICES and EMULATED_BYTES are how many there are and what each holds; -1 devices: not
+// even a driver.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "tests/support/cuda_emulation/emulation.h"
+
+namespace {
+
+[[maybe_unused]] const bool told = [] {
+  std::fputs("meshbench_emulated: a TEST DOUBLE of GPUs on this CPU; its times mean nothing\n",
+             stderr);
+  mb::cuda_emulation::Settings settings;
+  if (const char* devices = std::getenv("EMULATED_DEVICES")) settings.devices = std::stoi(devices);
+  if (const char* bytes = std::getenv("EMULATED_BYTES")) settings.memory_bytes = std::stoull(bytes);
+  if (settings.devices < 0) settings.driver_version = 0;
+  mb::cuda_emulation::reset(settings);
+  return true;
+}();
+
+}  // namespace
