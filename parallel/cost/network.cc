@@ -13,14 +13,15 @@ namespace {
 
 // Protocols of NCCL: latency of a hop as a share of that of Simple, which machines give, and the
 // share of the bandwidth that carries data. From the table of hop latencies in its tuning.cc (us,
-// LL, LL128, Simple: net ring 2.7, 4.0, 14; net tree 5.0, 8.5, 14; NVLink 0.6, 1.9, 3.4).
+// LL, LL128, Simple: net ring 2.7, 4.0, 14; net tree 5.0, 8.5, 14; NVLink 0.6, 1.9, 3.4; before the
+// first hop 6.6, 14, 8.4).
 struct Protocol {
-  double net_ring, net_tree, link, bandwidth;
+  double net_ring, net_tree, link, bandwidth, base_us;
 };
 constexpr std::array<Protocol, 3> kProtocols = {{
-    {2.7 / 14, 5.0 / 14, 0.6 / 3.4, 0.5},          // LL: a flag with every 4 bytes
-    {4.0 / 14, 8.5 / 14, 1.9 / 3.4, 120.0 / 128},  // LL128: 8 of 128 bytes
-    {1, 1, 1, 1},
+    {2.7 / 14, 5.0 / 14, 0.6 / 3.4, 0.5, 6.6},         // LL: a flag with every 4 bytes
+    {4.0 / 14, 8.5 / 14, 1.9 / 3.4, 120.0 / 128, 14},  // LL128: 8 of 128 bytes
+    {1, 1, 1, 1, 8.4},
 }};
 
 int phases_of(CollectiveKind kind) { return kind == CollectiveKind::all_reduce ? 2 : 1; }
@@ -50,11 +51,13 @@ double between_nodes(CollectiveKind kind, double bytes, const GroupSpread& sprea
   double best = INFINITY;
   for (const Protocol& p : kProtocols) {
     const double net = machine.inter.latency_us * 1e-6, link = machine.intra.latency_us * 1e-6;
-    const double ring = phases * ((nodes - 1) * net * p.net_ring + (n - nodes) * link * p.link);
+    const double base = 1e-6 * p.base_us;
+    const double ring =
+        base + phases * ((nodes - 1) * net * p.net_ring + (n - nodes) * link * p.link);
     best = std::min(best, ring + wire / p.bandwidth);
     if (kind != CollectiveKind::all_reduce) continue;
-    const double tree =
-        2 * (std::ceil(std::log2(nodes)) * net * p.net_tree + (n / nodes - 1) * link * p.link);
+    const double tree = base + 2 * (std::ceil(std::log2(nodes)) * net * p.net_tree +
+                                    (n / nodes - 1) * link * p.link);
     best = std::min(best, tree + wire / p.bandwidth);
   }
   return best;

@@ -28,7 +28,8 @@ double nic_share_gb_per_s(const GroupSpread& spread, const Machine& machine);
 // One operation on every group of the kind at once. Within a node by the machine's measured curves
 // where there are any, else a ring; between nodes the fastest of ring and tree under the protocols
 // of NCCL: latency + factor * bytes / bandwidth, with n ranks on N nodes
-//   ring: phases * ((N - 1) net + (n - N) link), tree: 2 (ceil(log2 N) net + (n / N - 1) link).
+//   latency = base + hops; ring: phases * ((N - 1) net + (n - N) link), tree: 2 (ceil(log2 N) net +
+//   (n / N - 1) link).
 double group_seconds(CollectiveKind kind, std::int64_t bytes, const GroupSpread& spread,
                      const Machine& machine);
 

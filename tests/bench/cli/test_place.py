@@ -50,23 +50,25 @@ def test_tensor_ranks_stay_within_nodes_of_8_where_they_come_first(big):
     assert sorted(best["placement"]["crossing_axes"]) == ["dp", "pp"]
     for row in others:
         assert axis(row, "tp")["crossing"] == 8
-        assert row["placement"]["times_the_best"] > 1.5
+        assert row["placement"]["times_the_best"] > 1.1
 
 
 def test_tensor_ranks_across_nodes_take_what_the_closed_form_says(big):
-    """A ring of 8: 2 (n - 1) (latency + S / n / bandwidth), over NVLink and over the network."""
+    """A ring of 8 with a member on each node, and as many rings as NICs: the protocol that takes least."""
     traffic = json.loads(meshbench("traffic", *BIG, "--json").stdout)["pipeline_ranks"]
     machine = big[0]["machine"]
 
-    def seconds(latency_us, gb_per_s):
-        return max(sum(14 * (row["plan"]["calls"] * latency_us * 1e-6 + row["plan"]["bytes"] / 8 / gb_per_s / 1e9)
-                       for row in stage["traffic"] if row["axis"] == "tp") for stage in traffic)
+    net, rate = machine["nic_latency_us"], machine["nic_gb_per_s"] * machine["nic_efficiency"]
 
-    within = seconds(machine["link_latency_us"], machine["link_gb_per_s"])
-    across = seconds(machine["nic_latency_us"], machine["nic_gb_per_s"])
-    assert axis(big[0], "tp")["seconds"] == pytest.approx(within, rel=0.01)
-    for row in big[1:]:
-        assert axis(row, "tp")["seconds"] / axis(big[0], "tp")["seconds"] == pytest.approx(across / within, rel=0.01)
+    def call(size):  # hops of a ring or a tree as shares of Simple's, what carries data, before the first hop
+        return min(base + min(14 * net * ring, 6 * net * tree) + 1.75 * size / rate / 1e3 / carried
+                   for ring, tree, carried, base in ((2.7 / 14, 5 / 14, 0.5, 6.6), (4 / 14, 8.5 / 14, 120 / 128, 14),
+                                                     (1, 1, 1, 8.4)))
+
+    across = max(sum(row["plan"]["calls"] * call(row["plan"]["bytes"] / row["plan"]["calls"]) * 1e-6
+                     for row in stage["traffic"] if row["axis"] == "tp") for stage in traffic)
+    apart, = (row for row in big if "dp,pp,tp" in row["placement"]["orders"])
+    assert axis(apart, "tp")["seconds"] == pytest.approx(across, rel=0.01)
 
 
 def test_every_order_sends_the_same_bytes_over_one_link_or_the_other(big):

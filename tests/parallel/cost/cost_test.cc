@@ -53,12 +53,12 @@ std::int64_t collective(const Plan& plan, Group group) {
 }
 
 // An all-reduce over n ranks on as many nodes, by the protocols of NCCL: a hop between nodes takes
-// 10 us under Simple, 4.0 / 14 of it under LL128, which carries 120 of 128 bytes. LL128's tree and
-// all of LL take longer for the sizes here.
+// 10 us under Simple, 4.0 / 14 of it under LL128, which carries 120 of 128 bytes, 2.7 / 14 under
+// LL, which carries half. Trees take longer for the sizes here.
 std::int64_t apart_ns(int n, double bytes, double gb_per_s) {
   const double wire = 2.0 * (n - 1) / n * bytes / gb_per_s, hops = 2.0 * (n - 1) * 10'000;
-  return std::llround(
-      std::min({hops + wire, hops * 4 / 14 + wire * 128 / 120, hops * 2.7 / 14 + wire * 2}));
+  return std::llround(std::min({8400 + hops + wire, 14000 + hops * 4 / 14 + wire * 128 / 120,
+                                6600 + hops * 2.7 / 14 + wire * 2}));
 }
 
 TEST(RooflineCost, AMatmulThatComputesTakesItsFlops) {
@@ -88,10 +88,10 @@ TEST(RooflineCost, RanksOfANodeReduceOverItsLinks) {
 }
 
 TEST(RooflineCost, RanksOfSeveralNodesReduceBetweenThem) {
-  // Two of four drive a NIC each. LL128's ring: a hop between nodes and two within, both ways.
+  // Two of four drive a NIC each. LL's ring: a hop between nodes and two within, both ways.
   EXPECT_EQ(
       collective(plan_of("tp4", 2), group_of(Axis::tp)),
-      std::llround(2 * (10000 * 4.0 / 14 + 2 * 1000 * 1.9 / 3.4) + 1.5 * 65536 / 20 * 128 / 120));
+      std::llround(6600 + 2 * (10000 * 2.7 / 14 + 2 * 1000 * 0.6 / 3.4) + 1.5 * 65536 / 20 * 2));
   // tp inside of a node, dp between nodes.
   const Plan plan = plan_of("dp2.tp2", 2);
   EXPECT_EQ(collective(plan, group_of(Axis::tp)), std::llround(2 * (1000 + 65536.0 / 2 / 100)));
