@@ -45,7 +45,7 @@ receives_swapped              | PiPPy#1088, pytorch#152938        | traps_test  
 weight_half_twice             | pytorch#180952, zero-bubble#17    | traps_test        | SplitBackward.OfTiedWeightsHasTheBitsOfTheWhole
 weight_half_not_reduced       | pytorch#144530                    | traps_test        | SplitBackward.GradientsAreSummedOverDataRanks
 mean_instead_of_sum           | pytorch#162338                    | traps_test        | Mean.OfGradientsIsTheSumOverTheTokensOfAllRanks
-sends_outside_group           | NCCL, point-to-point              | nccl_world_test   | Members/NcclKinds.HaveTheResultsOfASerialOneWhereOrderDoesNotMatter/1
+sends_outside_group           | NCCL, point-to-point              | nccl_world_test   | NcclComm.LetsBuffersBeUsedAgainInTheOrderOfTheStream
 size_as_count                 | llm.c                             | traps_test        | StepScalars.NextToTheSumsAreSummedByNobody
 device_waits_left_out         | as waits_left_out, on a GPU       | cuda_rank_test    | CudaRank.TrainsToTheSameBitsHoweverSlowStreamsAre
 device_operands_swapped       | row-major by a column-major BLAS  | cuda_rank_test    | CudaRank.TrainsAsOneRankOnACpu

@@ -69,5 +69,8 @@ plot memory $out/activations/{none,sequence,recompute,offload}.json --name activ
 plot gantt $out/schedules/{1f1b,interleaved,zb-h1,zb-v}.json --name schedules
 plot gantt $out/bubble/pp4-{1f1b,gpipe}-m8.json $out/bubble/pp4-{1f1b,gpipe}-m8-sim.json
 
+echo "All of it on one page:"
+.venv/bin/mb report $out/{rows,schedules,bubble,zero,activations} -o $out/report.html
+
 echo
 .venv/bin/mb rows "${rows[@]}"

@@ -44,10 +44,11 @@ std::vector<Word> words_of_named(const std::string& name) {
   return words;
 }
 
-// model= and machine= before their fields, mesh before its order, so that what is more particular
-// comes last.
+// model=, machine= and stack= before their fields, mesh before its order, so that what is more
+// particular comes last.
 int turn(const Word& word) {
-  if (word.key == "model" || word.key == "machine" || word.key == "mesh") return 0;
+  if (word.key == "model" || word.key == "machine" || word.key == "stack" || word.key == "mesh")
+    return 0;
   return 1;
 }
 
@@ -59,6 +60,8 @@ void apply(Case& c, std::vector<Word> words) {
       set_field(c.model, word.key, word.value);
     } else if (word.key.starts_with("machine.")) {
       set_field(c.machine, word.key, word.value);
+    } else if (word.key.starts_with("stack.")) {
+      set_field(c.stack, word.key, word.value);
     } else {
       find_key(case_keys(), word).set(c, word.value);
     }
@@ -71,6 +74,7 @@ Case read_case(const std::vector<std::string>& words) {
   Case c;
   c.model = find_model(c.model_name);
   c.machine = find_machine(c.machine_name);
+  c.stack = find_stack(c.stack_name);
   std::set<std::string> seen;
   std::vector<Word> own, all;
   for (const Word& word : distinct_words(words)) {
@@ -109,8 +113,8 @@ Case parse_case(const std::vector<std::string>& words) {
   }
   check_case(c);
   for (const auto& [key, value] : distinct_words(words)) {
-    require(c.mode == Mode::sim || !key.starts_with("machine"), key, "=", value,
-            " has no effect in mode=", name_of(c.mode),
+    require(c.mode == Mode::sim || !(key.starts_with("machine") || key.starts_with("stack")), key,
+            "=", value, " has no effect in mode=", name_of(c.mode),
             ", which runs on this machine; give mode=sim with it");
   }
   return c;
@@ -119,6 +123,7 @@ Case parse_case(const std::vector<std::string>& words) {
 std::string to_text(const Case& c) {
   Case defaults;
   defaults.machine = find_machine(defaults.machine_name);
+  defaults.stack = find_stack(defaults.stack_name);
   std::string text;
   for (const CaseKey& key : case_keys()) {
     const std::string value = key.get(c);
@@ -134,6 +139,9 @@ std::string to_text(const Case& c) {
     } else if (key.name == "machine") {
       key.set(base, c.machine_name);
       text += overrides("machine.", to_json(base.machine), to_json(c.machine));
+    } else if (key.name == "stack" && c.mode == Mode::sim) {
+      key.set(base, c.stack_name);
+      text += overrides("stack.", to_json(base.stack), to_json(c.stack));
     }
   }
   return text;
@@ -148,6 +156,17 @@ void check_case(const Case& c) {
   require(!on_cuda(c.mode) || c.offload_gb_per_s == 0, "offload_gb_per_s=", c.offload_gb_per_s,
           " slows copies of mode=threads down; those of mode=", name_of(c.mode),
           " go over the device's own link");
+  check_stack(c.stack);
+  require(c.mode != Mode::sim || !c.stack.fp8_matmul || c.machine.fp8_tflops > 0,
+          "stack=", c.stack.name, " multiplies in fp8, and machine=", c.machine.name,
+          " has none; give another stack, or machine.fp8_tflops=");
+  require(c.mode != Mode::sim || c.machine.peak_tflops(c.options.dtype) > 0,
+          "dtype=", name_of(c.options.dtype), ": machine=", c.machine.name, " has no peak for it");
+  require(c.mode != Mode::sim || c.machine.nodes == 0 || c.mesh.node_count() <= c.machine.nodes,
+          "mesh=", c.mesh.to_text(), " takes ", c.mesh.node_count(),
+          " nodes, and machine=", c.machine.name, " has ", c.machine.nodes, " of ",
+          c.machine.ranks_per_node,
+          " ranks; give a smaller mesh, or machine.nodes=", c.mesh.node_count());
   require(c.mode == Mode::threads || !c.link, "link=", c.link ? to_text(*c.link) : "",
           " slows the links of mode=threads down; mode=sim takes the machine's: "
           "machine.link_gb_per_s, link_latency_us, nic_gb_per_s and nic_latency_us");

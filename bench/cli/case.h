@@ -10,6 +10,7 @@
 
 #include "bench/cli/key.h"
 #include "parallel/cost/machine.h"
+#include "parallel/cost/stack.h"
 #include "parallel/exec/shaped_world.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
@@ -28,6 +29,8 @@ struct Case {
   ModelConfig model;                  // with the overrides
   std::string machine_name = "h100x8";
   Machine machine;  // of mode=sim
+  std::string stack_name = "kernels";
+  Stack stack;  // likewise
   Mesh mesh;
   int ranks_per_node = 0;  // not of mode=sim; 0: all ranks on one
   std::vector<int> nodes;  // of each rank; empty: ranks_per_node, mode=sim: the machine's
@@ -54,7 +57,7 @@ struct NamedCase {
 };
 const std::vector<NamedCase>& named_cases();
 
-// Words in any order: a named case first, then model= and machine=, then the rest, so that what is
+// Words in any order: a named case first, then model=, machine= and stack=, then the rest: what is
 // more particular wins. A key twice is refused. Derives what follows from the rest, and calls
 // check_case.
 Case parse_case(const std::vector<std::string>& words);

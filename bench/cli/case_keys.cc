@@ -92,6 +92,16 @@ const std::vector<CaseKey>& case_keys() {
       mode_key<Case>(),
       machine_key<Case>(
           "of mode=sim ('meshbench machines' lists them); machine.FIELD=VALUE overrides a field"),
+      {"stack", "NAME | @FILE.json",
+       "of mode=sim: the program whose kernels and launches take time ('meshbench stacks' lists "
+       "them); stack.FIELD=VALUE overrides a field",
+       [](Case& c, V v) {
+         c.stack_name = v;
+         c.stack = v.starts_with('@')
+                       ? stack_from_json(read_file(std::string(v.substr(1)), "stack"), v.substr(1))
+                       : find_stack(v);
+       },
+       [](const Case& c) { return c.stack_name; }},
       {"schedule", "NAME | @FILE",
        "order of forwards and backwards in the pipeline ('meshbench schedules' lists them), or a "
        "file in the form that 'meshbench plan' prints",

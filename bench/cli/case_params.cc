@@ -8,7 +8,8 @@ namespace mb {
 std::map<std::string, Fact> params_of(const Case& c) {
   std::map<std::string, Fact> params;
   for (const CaseKey& key : case_keys()) {
-    if (key.name != "machine" || c.mode == Mode::sim) params[std::string(key.name)] = key.get(c);
+    if ((key.name != "machine" && key.name != "stack") || c.mode == Mode::sim)
+      params[std::string(key.name)] = key.get(c);
   }
   params["parameters"] = parameter_count(c.model);
   const PipelineShape shape = pipeline_shape(c.mesh, c.options);
@@ -23,7 +24,8 @@ std::map<std::string, Fact> params_of(const Case& c) {
 
 RowHead head_of(const Case& c) {
   RowHead head{.case_line = to_text(c), .params = params_of(c), .seed = c.seed};
-  if (c.mode == Mode::sim) head.extra_hard["simulated_machine"] = hash_text(to_json(c.machine));
+  if (c.mode == Mode::sim)
+    head.extra_hard["simulated_machine"] = hash_text(to_json(c.machine) + to_json(c.stack));
   return head;
 }
 

@@ -82,7 +82,7 @@ void add_memory(Json& check, const Case& c, const Plan& plan) {
 Json row_of(const Case& c) {
   const Plan plan = plan_step(c.model, c.mesh, c.options);
   validate(plan);
-  const auto cost = make_roofline_cost(plan, c.mode == Mode::sim ? c.machine : host_of(c));
+  const auto cost = make_roofline_cost(plan, c.mode == Mode::sim ? c.machine : host_of(c), c.stack);
   const Span window = simulate(plan, *cost).window();
   const double step_s = 1e-9 * static_cast<double>(window.end_ns - window.start_ns);
 

@@ -27,6 +27,7 @@ class Exit : public std::runtime_error {
 // Each adds its verb to `app`; the verb runs as the app's callback.
 void add_run(CLI::App& app);
 void add_sim(CLI::App& app);
+void add_predict(CLI::App& app);
 void add_check(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_theory(CLI::App& app);
@@ -37,6 +38,7 @@ void add_coll(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_models(CLI::App& app);
 void add_machines(CLI::App& app);
+void add_stacks(CLI::App& app);
 void add_schedules(CLI::App& app);
 void add_cases(CLI::App& app);
 

@@ -89,6 +89,30 @@ void show_machines(const Flags& flags) {
   fmt::print("{}", table.to_text());
 }
 
+void show_stacks(const Flags& flags) {
+  if (!flags.name.empty()) return fmt::print("{}\n", to_json(find_stack(flags.name)));
+  if (flags.json) {
+    auto all = nlohmann::ordered_json::array();
+    for (const Stack& stack : stacks())
+      all.push_back(nlohmann::ordered_json::parse(to_json(stack)));
+    return fmt::print("{}\n", all.dump(2));
+  }
+  Table table({{"stack", Align::left},
+               {"attention", Align::left},
+               {"matmuls", Align::left},
+               {"compute"},
+               {"memory"},
+               {"host us"},
+               {"spread %"},
+               {"constants from", Align::left}});
+  for (const Stack& s : stacks()) {
+    table.add({s.name, s.fused_attention ? "fused" : "unfused", s.fp8_matmul ? "fp8" : "dtype",
+               cat(s.compute_share), cat(s.memory_share), cat(s.host_us),
+               s.log_sigma > 0 ? fmt::format("{:.1f}", 100 * s.log_sigma) : "-", s.source});
+  }
+  fmt::print("{}", table.to_text());
+}
+
 void show_cases(const Flags& flags) {
   if (flags.json) {
     auto all = nlohmann::ordered_json::array();
@@ -119,6 +143,14 @@ void add_machines(CLI::App& app) {
            "Examples:\n  meshbench machines\n  meshbench machines h100x8 > mine.json && meshbench "
            "sim machine=@mine.json",
            show_machines);
+}
+
+void add_stacks(CLI::App& app) {
+  add_list(app, "stacks", "List the software stacks of mode=sim",
+           "Print this one as JSON, in the form that stack=@FILE.json reads",
+           "Examples:\n  meshbench stacks\n  meshbench sim model=gpt3-13b mesh=tp8 "
+           "stack=megatron-2021 stack.host_us=0",
+           show_stacks);
 }
 
 void add_cases(CLI::App& app) {

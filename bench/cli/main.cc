@@ -32,6 +32,7 @@ int guarded(int argc, char** argv) {
   app.fallthrough(false);
   mb::add_run(app);
   mb::add_sim(app);
+  mb::add_predict(app);
   mb::add_check(app);
   mb::add_plan(app);
   mb::add_theory(app);
@@ -42,6 +43,7 @@ int guarded(int argc, char** argv) {
   mb::add_doctor(app);
   mb::add_models(app);
   mb::add_machines(app);
+  mb::add_stacks(app);
   mb::add_schedules(app);
   mb::add_cases(app);
   try {

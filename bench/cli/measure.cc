@@ -60,7 +60,7 @@ void check_finite(const Training& training, int step, bool dynamic_scale) {
 }
 
 void simulate_case(const Case& c, Measured& result) {
-  const auto cost = make_roofline_cost(result.plan, c.machine);
+  const auto cost = make_roofline_cost(result.plan, c.machine, c.stack);
   result.results.timelines.push_back(simulate(result.plan, *cost));
   result.results.links = {.algorithm = Algorithm::ring,
                           .links = LinkShape{.intra = c.machine.intra, .inter = c.machine.inter}};

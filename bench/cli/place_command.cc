@@ -66,7 +66,7 @@ PlacedOrder place(const Case& c, const OrderClass& order, const Machine& machine
   placed.c.mesh = order.mesh;
   const Plan plan = plan_step(c.model, order.mesh, c.options);
   validate(plan);
-  const auto cost = make_roofline_cost(plan, machine);
+  const auto cost = make_roofline_cost(plan, machine, c.stack);
   placed.axes = place_axes(plan, *cost);
   placed.simulated_s = seconds_of(simulate(plan, *cost));
   return placed;

@@ -15,6 +15,7 @@
 #include "bench/report/output.h"
 #include "bench/report/row.h"
 #include "bench/report/trace.h"
+#include "parallel/exec/predict.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
@@ -67,11 +68,40 @@ void check_places(const Flags& flags) {
 
 // What a device would have to hold, where the machine has less.
 std::optional<std::string> memory_objection(const Case& c, const RunReport& report) {
-  const double needed = static_cast<double>(report.memory.total.plan_bytes),
+  const double beside = 1e9 * (c.machine.context_gb + c.machine.library_gb),
+               needed = static_cast<double>(report.memory.total.plan_bytes) + beside,
                capacity = 1e9 * c.machine.memory_gb;
   if (c.mode != Mode::sim || needed <= capacity) return std::nullopt;
   return cat("rank ", report.memory.rank, " needs ", format_bytes(needed), " of the ",
-             format_bytes(capacity), " that ", c.machine.name, " has");
+             format_bytes(capacity), " that ", c.machine.name, " has, ", format_bytes(beside),
+             " of it for context and libraries");
+}
+
+double step_s(const Measured& measured) {
+  const Span window = measured.results.timelines.back().window();
+  return 1e-9 * static_cast<double>(window.end_ns - window.start_ns);
+}
+
+Json prediction_of(const Case& c, const Measured& measured) {
+  const StepInterval interval = interval_of(step_s(measured), c.stack);
+  return {{"step_low_s", interval.low_s},
+          {"step_high_s", interval.high_s},
+          {"covers", 0.8},
+          {"calibrated_on", c.stack.source},
+          {"extrapolated", interval.extrapolated}};
+}
+
+std::string prediction_text(const Case& c, const Measured& measured) {
+  const StepInterval interval = interval_of(step_s(measured), c.stack);
+  std::string text = fmt::format(
+      "prediction      80 % of measured steps lie between {} and {}\n                calibrated "
+      "on: "
+      "{}\n",
+      format_duration(1e9 * interval.low_s), format_duration(1e9 * interval.high_s),
+      c.stack.source);
+  for (const std::string& reason : interval.extrapolated)
+    text += fmt::format("                extrapolated: {}\n", reason);
+  return text;
 }
 
 Json cuda_json(const Measured& measured) {
@@ -113,7 +143,11 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
                 {"capacity_bytes", static_cast<std::int64_t>(1e9 * c.machine.memory_gb)}});
   }
   row["model"] = Json::parse(to_json(c.model));
-  if (c.mode == Mode::sim) row["machine"] = Json::parse(to_json(c.machine));
+  if (c.mode == Mode::sim) {
+    row["machine"] = Json::parse(to_json(c.machine));
+    row["stack"] = Json::parse(to_json(c.stack));
+    row["prediction"] = prediction_of(c, measured);
+  }
   if (on_mpi(c.mode)) add_mpi(row, measured.results.clock_uncertainty_ns);
   if (on_cuda(c.mode)) row["cuda"] = cuda_json(measured);
   if (!measured.training.empty()) {
@@ -199,6 +233,7 @@ void run(const Flags& flags, bool virtual_time) {
   }
   if (!flags.json && flags.out != "-") {
     fmt::print("{}", run_text(c, measured, report, peak, flags.quiet));
+    if (c.mode == Mode::sim) fmt::print("{}", prediction_text(c, measured));
     if (const auto objection = memory_objection(c, report))
       fmt::print("\nDoes not fit: {}.\n", *objection);
   }

@@ -25,7 +25,7 @@ struct BuiltWith {
   std::string mpis;                // "openmpi mpich"
   std::optional<int> cuda;         // toolkit, 1000 major + 10 minor
   std::vector<int> architectures;  // 80 of sm_80, by number
-  std::optional<int> nccl;         // version code of the header
+  std::optional<int> nccl;         // version code of the header; none: without NCCL
 };
 
 // What the node is asked to be good for. What nobody asked for cannot fail, only be noted.

@@ -85,7 +85,7 @@ struct Ranks {
       : plan(plan_step(c.model, c.mesh, c.options)),
         source(make_markov_source(c.model.vocabulary, static_cast<std::uint64_t>(c.seed))),
         batches(make_batches(*source, c.global_batch, c.mesh.data_size())),
-        cost(make_roofline_cost(plan, c.machine)) {
+        cost(make_roofline_cost(plan, c.machine, c.stack)) {
     validate(plan);
     if (c.mode == Mode::sim) {
       executor = make_sim_executor(plan, *cost);

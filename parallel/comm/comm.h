@@ -149,8 +149,8 @@ class World {
   // Whether ranks on devices communicate by Comms of comm_on() (NCCL). Else theirs are those of
   // comm(), and what a device holds goes through memory of the host.
   virtual bool enqueues() const { return false; }
-  // All ranks together, before a rank's first comm_on(): the groups that `rank` will ask it for, and
-  // any stream of its device. Does nothing where Comms do not enqueue.
+  // All ranks together, before a rank's first comm_on(): the groups that `rank` will ask it for,
+  // and any stream of its device. Does nothing where Comms do not enqueue.
   struct GroupName {
     std::string name;
     std::vector<int> members;

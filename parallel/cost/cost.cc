@@ -1,8 +1,9 @@
 #include "parallel/cost/cost.h"
 
-#include <algorithm>
 #include <cmath>
-#include <map>
+
+#include "parallel/cost/network.h"
+#include "parallel/cost/op_cost.h"
 
 namespace mb {
 namespace {
@@ -11,32 +12,27 @@ std::int64_t to_ns(double seconds) { return std::llround(seconds * 1e9); }
 
 class RooflineCost final : public CostModel {
  public:
-  RooflineCost(const Plan& plan, const Machine& machine)
+  RooflineCost(const Plan& plan, const Machine& machine, const Stack& stack)
       : machine_(machine),
-        stages_(plan.mesh.size(Axis::pp)),
-        hop_crosses_nodes_(static_cast<std::size_t>(stages_) * stages_) {
+        network_(plan.mesh, machine_),
+        comm_share_(stack.comm_share),
+        host_waits_(stack.host_waits) {
     for (const Op& op : plan.ops) {
-      const double compute =
-          flops(op) / (machine.peak_tflops(op.dtype) * 1e12 * machine.matmul_efficiency);
-      const double memory =
-          bytes_moved(op) / (machine.memory_gb_per_s * 1e9 * machine.memory_efficiency);
-      op_ns_.push_back(to_ns(machine.launch_us * 1e-6 + std::max(compute, memory)));
+      op_ns_.push_back(to_ns(op_seconds(op, machine, stack)));
+      launch_ns_.push_back(
+          to_ns(1e-6 * stack.host_us * static_cast<double>(kernels_of(op, stack).size())));
     }
-    find_levels(plan);
-    find_hops_between_nodes(plan.mesh);
+    call_ns_ = to_ns(1e-6 * stack.host_us);
   }
 
   std::int64_t duration_ns(const Plan& plan, int stage,
                            const Instruction& instruction) const override {
     if (const auto* compute = std::get_if<Compute>(&instruction.action)) return op_ns_[compute->op];
-    const auto bytes = payload_bytes(plan.programs[stage], instruction);
-    if (const auto* collective = std::get_if<Collective>(&instruction.action)) {
-      const Level level = levels_.at(collective->group);
-      return to_ns(
-          collective_seconds(collective->kind, bytes, level.ranks, link(level.crosses_nodes)));
-    }
+    const Program& program = plan.programs[stage];
+    const auto bytes = payload_bytes(program, instruction);
+    if (const auto* collective = std::get_if<Collective>(&instruction.action))
+      return to_ns(network_.seconds(collective->kind, collective->group, bytes) / comm_share_);
     if (std::holds_alternative<Copy>(instruction.action)) {
-      const Program& program = plan.programs[stage];
       const bool crosses = program.tensors[program.reads(instruction)[0]].host !=
                            program.tensors[program.writes(instruction)[0]].host;
       if (crosses)
@@ -45,45 +41,26 @@ class RooflineCost final : public CostModel {
       return to_ns(2.0 * static_cast<double>(bytes) / (machine_.memory_gb_per_s * 1e9));
     }
     const auto* send = std::get_if<Send>(&instruction.action);
-    const int peer = send ? send->to : std::get<Recv>(instruction.action).from;
-    const Link& hop = link(hop_crosses_nodes_[stage * stages_ + peer]);
-    return to_ns(hop.latency_us * 1e-6 + static_cast<double>(bytes) / (hop.gb_per_s * 1e9));
+    const double seconds =
+        send ? network_.seconds(stage, send->to, bytes)
+             : network_.seconds(std::get<Recv>(instruction.action).from, stage, bytes);
+    return to_ns(seconds / comm_share_);
+  }
+
+  bool has_host() const override { return call_ns_ > 0; }
+  bool host_waits_for_collectives() const override { return host_waits_; }
+  std::int64_t launch_ns(const Instruction& instruction) const override {
+    const auto* compute = std::get_if<Compute>(&instruction.action);
+    return compute ? launch_ns_[compute->op] : call_ns_;
   }
 
  private:
-  struct Level {
-    int ranks;
-    bool crosses_nodes;
-  };
-  const Link& link(bool crosses_nodes) const {
-    return crosses_nodes ? machine_.inter : machine_.intra;
-  }
-  void find_levels(const Plan& plan) {
-    for (const Program& program : plan.programs) {
-      for (const Instruction& instruction : program.instructions) {
-        const auto* collective = std::get_if<Collective>(&instruction.action);
-        if (!collective || levels_.contains(collective->group)) continue;
-        const Group group = collective->group;
-        levels_[group] = {plan.mesh.group_size(group), plan.mesh.crosses_nodes(group)};
-      }
-    }
-  }
-  void find_hops_between_nodes(const Mesh& mesh) {
-    for (const std::vector<int>& pipeline : mesh.groups(group_of(Axis::pp))) {
-      for (int a = 0; a < stages_; ++a) {
-        for (int b = 0; b < stages_; ++b) {
-          if (mesh.node_of(pipeline[a]) != mesh.node_of(pipeline[b]))
-            hop_crosses_nodes_[a * stages_ + b] = true;
-        }
-      }
-    }
-  }
-
   Machine machine_;
-  std::vector<std::int64_t> op_ns_;  // by Plan::ops
-  std::map<Group, Level> levels_;    // of all groups of the plan
-  int stages_;
-  std::vector<bool> hop_crosses_nodes_;  // by stage and peer: some pair of ranks is on two nodes
+  Network network_;
+  double comm_share_;
+  bool host_waits_;
+  std::vector<std::int64_t> op_ns_, launch_ns_;  // by Plan::ops
+  std::int64_t call_ns_;
 };
 
 class FixedCostModel final : public CostModel {
@@ -111,8 +88,9 @@ class FixedCostModel final : public CostModel {
 
 }  // namespace
 
-std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine) {
-  return std::make_unique<RooflineCost>(plan, machine);
+std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine,
+                                              const Stack& stack) {
+  return std::make_unique<RooflineCost>(plan, machine, stack);
 }
 std::unique_ptr<CostModel> make_fixed_cost(const FixedCost& cost) {
   return std::make_unique<FixedCostModel>(cost);

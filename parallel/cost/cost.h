@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "parallel/cost/collective_cost.h"
 #include "parallel/cost/machine.h"
+#include "parallel/cost/stack.h"
 #include "parallel/plan/plan.h"
 
 namespace mb {
@@ -18,14 +18,17 @@ class CostModel {
   // have arrived.
   virtual std::int64_t duration_ns(const Plan& plan, int stage,
                                    const Instruction& instruction) const = 0;
+  // What it takes the host to launch it. The host launches in list order and runs ahead of the
+  // device, until something makes it wait (see Walk).
+  virtual bool has_host() const { return false; }  // else launching takes no time
+  virtual bool host_waits_for_collectives() const { return false; }
+  virtual std::int64_t launch_ns(const Instruction&) const { return 0; }
 };
 
-// Operations by roofline, launch + max(flops / (peak * efficiency), bytes / (bandwidth *
-// efficiency)); collectives by alpha-beta over a ring: an all-reduce of n bytes over g ranks takes
-// 2 (g - 1) (latency + n / g / bandwidth), the others half; a send or shift latency + n /
-// bandwidth. The link is `inter` if any group of the kind, or any pair of ranks of the two stages,
-// spans nodes; copies to and from the second memory space take `host`.
-std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine);
+// Operations kernel by kernel (op_cost.h), collectives and messages over the links and NICs that
+// their groups share (network.h); copies to and from the second memory space take `host`.
+std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine,
+                                              const Stack& stack = {});
 
 // For closed forms: every layer's forward and the two halves of its backward take a fixed time, all
 // else but the hops between stages none.

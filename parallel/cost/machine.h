@@ -19,14 +19,24 @@ struct Link {
 struct Machine {
   std::string name;
   int ranks_per_node = 8;
-  double fp32_tflops = 0, fp64_tflops = 0, bf16_tflops = 0;  // dense datasheet peaks of one device
-  double matmul_efficiency = 0.77;                           // reached share of the peak
+  double fp32_tflops = 0, fp64_tflops = 0, bf16_tflops = 0,
+         fp8_tflops = 0;              // dense datasheet peaks of one device
+  double matmul_efficiency = 0.77;    // reached share of the peak
+  double attention_efficiency = 0.5;  // the same of fused attention
   double memory_gb_per_s = 0;
   double memory_efficiency = 0.95;
   double launch_us = 0;  // added to every operation
   double memory_gb = 0;  // capacity of one device, 1e9 bytes
-  Link intra, inter;     // within a node, between nodes
+  Link intra, inter;     // of a device within its node, of a NIC between nodes
   Link host;             // to the second memory space, where offload keeps things
+  int nics_per_node = 8;
+  double nic_efficiency = 1;    // reached share of a NIC's rate
+  int nodes = 0;                // that there are; 0: as many as a mesh asks for
+  int nodes_per_leaf = 0;       // that share a leaf switch; 0: all
+  double oversubscription = 1;  // of what leaves a leaf: rates of ports below over those above
+  std::string curves = "none";  // measured times of collectives within a node, see curves.h
+  double context_gb = 0;        // of memory that the driver and its context take
+  double library_gb = 0;        // buffers of collectives and workspaces of matmuls
   bool operator==(const Machine&) const = default;
 
   double peak_tflops(DType dtype) const;

@@ -12,7 +12,10 @@ namespace mb {
 struct MarkerInfo {
   std::string_view message;   // what runs, e.g. "F m3 l5 mlp.up"; kept once per distinct text
   std::string_view category;  // its pass, e.g. "forward"; a profiler filters by it
-  std::int64_t payload = 0;   // a number to sort by, e.g. the micro-batch, or bytes sent
+  // -1: none. Tools that know NVTX's payload extension get these as fields; others one number, the
+  // bytes of what carries some and else the micro-batch.
+  std::int64_t micro_batch = -1, layer = -1;
+  std::int64_t bytes = 0;  // carried by communication and copies
 };
 
 // Whether this program was built with NVTX.

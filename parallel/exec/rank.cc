@@ -184,9 +184,11 @@ class Rank::Marked {
     if (!active_) return;
     const Instruction& instruction = rank.program_.instructions[id];
     const bool computes = std::holds_alternative<Compute>(instruction.action);
-    marker_push(
-        {label_text(rank.plan_, instruction.label), name_of(instruction.label.pass),
-         computes ? instruction.label.micro_batch : payload_bytes(rank.program_, instruction)});
+    marker_push({.message = label_text(rank.plan_, instruction.label),
+                 .category = name_of(instruction.label.pass),
+                 .micro_batch = instruction.label.micro_batch,
+                 .layer = instruction.label.layer,
+                 .bytes = computes ? 0 : payload_bytes(rank.program_, instruction)});
   }
   ~Marked() {
     if (active_) marker_pop();

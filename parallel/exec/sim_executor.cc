@@ -31,7 +31,9 @@ Timeline by_stage(const Plan& plan, std::vector<std::vector<Span>> lanes) {
 }  // namespace
 
 Timeline simulate(const Plan& plan, const CostModel& cost) {
-  return by_stage(plan, Walk(plan).run([&](int stage, InstructionId id) {
+  Hosts hosts{.waits_for_collectives = cost.host_waits_for_collectives()};
+  if (cost.has_host()) hosts.launch_ns = [&](const Instruction& i) { return cost.launch_ns(i); };
+  return by_stage(plan, Walk(plan, hosts).run([&](int stage, InstructionId id) {
     return cost.duration_ns(plan, stage, plan.programs[stage].instructions[id]);
   }));
 }

@@ -19,7 +19,7 @@ std::string describe(const Plan& plan, int stage, InstructionId id) {
              action_text(plan, instruction), " ", label_text(plan, instruction.label), ")");
 }
 
-Walk::Walk(const Plan& plan)
+Walk::Walk(const Plan& plan, const Hosts& hosts)
     : plan_(plan), lanes_(plan.programs.size() * kStreams), spans_(plan.programs.size()) {
   for (int stage = 0; stage < static_cast<int>(plan.programs.size()); ++stage) {
     const Program& program = plan.programs[stage];
@@ -30,6 +30,28 @@ Walk::Walk(const Plan& plan)
     for (int stream = 0; stream < kStreams; ++stream) {
       if (!lane(stage, stream).list.empty()) ready_.emplace_back(stage, stream);
     }
+  }
+  if (!hosts.launch_ns) return;
+  for (const Program& program : plan.programs) {
+    Host host;
+    std::int64_t until = 0;
+    InstructionId waited_at = kNone;
+    for (InstructionId id = 0; id < static_cast<InstructionId>(program.instructions.size()); ++id) {
+      const Instruction& instruction = program.instructions[id];
+      const auto after = program.after(instruction);
+      const bool waits = std::any_of(after.begin(), after.end(), [&](InstructionId before) {
+        const Action& action = program.instructions[before].action;
+        return std::holds_alternative<Collective>(action)
+                   ? hosts.waits_for_collectives
+                   : std::holds_alternative<Send>(action) || std::holds_alternative<Recv>(action);
+      });
+      host.until_ns.push_back(until += hosts.launch_ns(instruction));
+      host.waited_at.push_back(waited_at);
+      host.waits.push_back(waits);
+      if (waits) waited_at = id;
+    }
+    host.start_ns.assign(program.instructions.size(), -1);
+    hosts_.push_back(std::move(host));
   }
 }
 

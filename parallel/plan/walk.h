@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,9 +25,18 @@ namespace mb {
 // One instruction as errors name it: "stage 1 pp_send #45 send F3 to stage 2".
 std::string describe(const Plan& plan, int stage, InstructionId id);
 
+// The host of every stage launches instructions in list order; none starts before it is launched.
+// The host waits, until the instruction at hand may start, where that follows a message, or with
+// `waits_for_collectives` a collective: it has to know that what was sent is there.
+struct Hosts {
+  std::function<std::int64_t(const Instruction&)> launch_ns;  // what it takes to launch one
+  bool waits_for_collectives = false;
+};
+
 class Walk {
  public:
-  explicit Walk(const Plan& plan);
+  // Without `launch_ns` hosts take no time.
+  explicit Walk(const Plan& plan, const Hosts& hosts = {});
 
   // duration(stage, id): nanoseconds of a compute or copy, or of a transfer once the last
   // participant has arrived (asked for its latest arrival). Returns the spans of each Program.
@@ -49,6 +60,26 @@ class Walk {
     std::int64_t free_ns = 0;
     InstructionId blocked_on = kNone;
     bool waits_for_peer = false;
+  };
+  // When a stage's instructions are launched.
+  struct Host {
+    std::vector<std::int64_t> until_ns;    // launch times up to and with each, from the first
+    std::vector<InstructionId> waited_at;  // the last before it, itself left out, that made the
+                                           // host wait; kNone: none did
+    std::vector<bool> waits;
+    std::vector<std::int64_t> start_ns;  // of those that make it wait, once started; else -1
+    std::optional<std::int64_t> launched_ns(InstructionId id, InstructionId& blocked_on) const {
+      const InstructionId from = waited_at[id];
+      if (from == kNone) return until_ns[id];
+      if (start_ns[from] < 0) {
+        blocked_on = from;
+        return std::nullopt;
+      }
+      return start_ns[from] + until_ns[id] - until_ns[from];
+    }
+    void started(InstructionId id, std::int64_t at_ns) {
+      if (waits[id]) start_ns[id] = at_ns;
+    }
   };
   struct Party {
     int stage;
@@ -84,6 +115,12 @@ class Walk {
           return;
         }
         start = std::max(start, spans_[stage][before].end_ns);
+      }
+      if (!hosts_.empty()) {
+        const std::optional<std::int64_t> launched = hosts_[stage].launched_ns(id, lane.blocked_on);
+        if (!launched) return;
+        start = std::max(start, *launched);
+        hosts_[stage].started(id, start);
       }
       lane.blocked_on = kNone;
       spans_[stage][id].start_ns = start;
@@ -125,6 +162,7 @@ class Walk {
   }
 
   const Plan& plan_;
+  std::vector<Host> hosts_;  // by stage; empty: they take no time
   std::vector<Lane> lanes_;
   std::vector<std::vector<Span>> spans_;
   std::deque<std::pair<int, int>> ready_;

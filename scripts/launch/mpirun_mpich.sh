@@ -2,13 +2,22 @@
 # meshbench on a cluster by MPICH's mpirun. Usage: mpirun_mpich.sh HOSTFILE RANKS RANKS_PER_HOST WORDS...
 #
 #   scripts/launch/mpirun_mpich.sh hosts 16 8 run model=gpt-10m mesh=dp2.tp8
+#   MODE=cuda+mpi scripts/launch/mpirun_mpich.sh hosts 16 8 run model=gpt3-1.3b mesh=dp2.tp8
 #
 # HOSTFILE has a line "NAME" for each host. Ranks fill one host after the other, so that the axis
 # that order= names first stays within a host; a rank keeps to CORES_PER_RANK cores of its own, or
-# one. MESHBENCH names the program, which has to be at the same path on all hosts.
+# one; on GPUs, to those next to its GPU (bind_gpu.sh). MESHBENCH names the program, which has to be at the same path on all hosts.
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 hostfile=$1 ranks=$2 per_host=$3
 shift 3
-exec mpirun -f "$hostfile" -n "$ranks" -ppn "$per_host" -bind-to "core:${CORES_PER_RANK:-1}" \
-  "${MESHBENCH:-meshbench}" "$@" mode=mpi
+mode=${MODE:-mpi}
+bind=(-bind-to "core:${CORES_PER_RANK:-1}") wrapper=()
+case $mode in
+  cuda*)
+    bind=(-bind-to none)
+    wrapper=("$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/bind_gpu.sh")
+    ;;
+esac
+exec mpirun -f "$hostfile" -n "$ranks" -ppn "$per_host" "${bind[@]}" \
+  "${wrapper[@]}" "${MESHBENCH:-meshbench}" "$@" mode="$mode"

@@ -12,6 +12,7 @@ from mb.exit_codes import ExitCode
 VERBS = {
     "rows": ("mb.rows", "print rows as a table, or those that meet conditions"),
     "plot": ("mb.plot", "draw one figure from rows"),
+    "published": ("mb.published.command", "hold predictions to published measurements"),
     "report": ("mb.report.command", "one HTML page on rows, traces and a gate's verdict"),
     "gate": ("mb.gate.command", "hold a build or its rows to those of a base; history, self-test"),
     "sweep": ("mb.sweep.command", "run all cases of a file that have no result yet"),
@@ -22,7 +23,7 @@ VERBS = {
 
 
 def help_text():
-    verbs = "\n".join(f"  {name:8} {text}" for name, (_, text) in VERBS.items())
+    verbs = "\n".join(f"  {name:9} {text}" for name, (_, text) in VERBS.items())
     return (f"usage: mb [--debug] VERB ...\n\n{__doc__}\n\nVerbs, each with --help:\n{verbs}\n\n"
             "  --debug  show where an error came from\n\n"
             "Examples:\n  mb rows results/quickstart/rows\n  mb plot breakdown results/quickstart/rows\n\n"

@@ -49,7 +49,7 @@ def test_debug_lets_errors_through(verb):
 @pytest.mark.parametrize("argv", [[], ["pie"], ["--pie"]])
 def test_wrong_use_names_the_verbs(argv, capsys):
     assert entry.main(argv) == 2
-    assert "verbs are rows, plot, report, gate, sweep, status, index, explain" in capsys.readouterr().err
+    assert "verbs are rows, plot, published, report, gate, sweep, status, index, explain" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", entry.VERBS)

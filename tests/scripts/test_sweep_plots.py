@@ -71,6 +71,15 @@ def test_meshes_take_the_best_of_a_cell_and_never_count_a_missing_one_as_zero():
     assert "40.0" in texts(figure) and figure.axes[0].collections[0].get_clim() == pytest.approx((30, 40))
 
 
+def test_rows_are_parted_by_model_and_machine_and_refused_ones_stay_with_their_kind():
+    rows = [of_mesh("tp2", mode="sim", machine="h100x8"), of_mesh("tp16", "invalid", mode="sim"), of_mesh("tp2", model="gpt-10m"),
+            of_mesh("tp2", mode="sim", machine="a100x8")]
+    assert {name: len(of) for name, of in series.kinds(rows).items()} == {
+        "gpt-1m, virtual time, h100x8": 2, "gpt-10m, threads": 1, "gpt-1m, virtual time, a100x8": 1}
+    titles = [ax.get_title("left") for ax in meshes.meshes(rows).axes]
+    assert "gpt-10m, threads: tensor by pipeline" in titles
+
+
 def test_meshes_of_rows_that_all_failed_have_no_colour_bar():
     assert len(meshes.meshes([of_mesh("tp2", "oom"), of_mesh("tp4", "invalid")]).axes) == 2
 

@@ -1,4 +1,4 @@
-// What ranks of these tests run on: a test program links CPUs, or emulated GPUs.
+// What these tests run on: a test program links CPUs, emulated GPUs, or those that there are.
 #pragma once
 
 #include <memory>

@@ -1,10 +1,14 @@
 // A tool for NVTX to load (NVTX_INJECTION64_PATH): prints what it is told, one line per call, each
 // starting with "nvtx" and the number of the calling thread.
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtPayload.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 
 namespace {
@@ -40,15 +44,47 @@ void name_category(nvtxDomainHandle_t, uint32_t category, const char* name) {
   tell("category " + std::to_string(category) + " " + name);
 }
 
+constexpr std::uint64_t kSchema = 77;
+
+uint64_t register_schema(nvtxDomainHandle_t, const nvtxPayloadSchemaAttr_t* schema) {
+  std::string text =
+      "schema " + std::string(schema->name) + " " + std::to_string(schema->payloadStaticSize) + ":";
+  for (size_t i = 0; i < schema->numEntries; ++i)
+    text += std::string(" ") + schema->entries[i].name + "@" +
+            std::to_string(schema->entries[i].offset);
+  tell(text);
+  return kSchema;
+}
+
+// The 64-bit fields of a payload, "3,-1,4096".
+std::string fields_of(const nvtxEventAttributes_t* event) {
+  const auto* data =
+      reinterpret_cast<const nvtxPayloadData_t*>(static_cast<uintptr_t>(event->payload.ullValue));
+  if (event->payloadType != NVTX_PAYLOAD_TYPE_EXT || event->reserved0 != 1 ||
+      data->schemaId != kSchema)
+    return "?";
+  std::string text;
+  for (size_t at = 0; at < data->size; at += sizeof(int64_t)) {
+    int64_t field = 0;
+    std::memcpy(&field, static_cast<const char*>(data->payload) + at, sizeof field);
+    text += (at ? "," : "") + std::to_string(field);
+  }
+  return text;
+}
+
+// Without the extension, one number.
+std::string payload_of(const nvtxEventAttributes_t* event) {
+  return event->payloadType == NVTX_PAYLOAD_TYPE_INT64 ? std::to_string(event->payload.llValue)
+                                                       : fields_of(event);
+}
+
 thread_local int depth = 0;
 
 int push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
-  const bool as_expected = event->messageType == NVTX_MESSAGE_TYPE_REGISTERED &&
-                           event->payloadType == NVTX_PAYLOAD_TYPE_INT64;
-  tell("push " + text_of(domain) + " " + std::to_string(event->category) + " " +
-       (as_expected
-            ? std::to_string(event->payload.llValue) + " " + text_of(event->message.registered)
-            : "?"));
+  tell("push " + text_of(domain) + " " + std::to_string(event->category) + " " + payload_of(event) +
+       " " +
+       (event->messageType == NVTX_MESSAGE_TYPE_REGISTERED ? text_of(event->message.registered)
+                                                           : "?"));
   return depth++;
 }
 
@@ -79,5 +115,15 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
   set(table, NVTX_CBID_CORE2_DomainNameCategoryA, name_category);
   set(table, NVTX_CBID_CORE2_DomainRangePushEx, push);
   set(table, NVTX_CBID_CORE2_DomainRangePop, pop);
+  return 1;
+}
+
+// The extension of payloads, unless the test is to be of a tool that does not know it.
+extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtxExtension(
+    nvtxExtModuleInfo_t* module) {
+  if (module->moduleId != NVTX_EXT_PAYLOAD_MODULEID || std::getenv("MB_NVTX_WITHOUT_PAYLOADS"))
+    return 0;
+  module->segments->functionSlots[NVTX3EXT_CBID_nvtxPayloadSchemaRegister] =
+      reinterpret_cast<intptr_t>(register_schema);
   return 1;
 }

@@ -53,15 +53,15 @@ struct SoftmaxRow {
     const M new_sum = attention_row(team, x, score_scale<M>(step.layout.head_dim),
                                     step.reach(query), width, &max);
     const M old_sum = exp_of(before - max);
-    const M added = M(1) / (old_sum + new_sum);
+    const M total = old_sum + new_sum;
     if (step.drops) {
       const auto keep = step.keep<M>(at.batch, at.head(i), query);
-      team.for_each(width, [=](std::int64_t key) { p[key] = x[key] * added * keep(key); });
+      team.for_each(width, [=](std::int64_t key) { p[key] = x[key] / total * keep(key); });
     } else {
-      team.for_each(width, [=](std::int64_t key) { p[key] = x[key] * added; });
+      team.for_each(width, [=](std::int64_t key) { p[key] = x[key] / total; });
     }
-    *own_lse = max + log_of(old_sum + new_sum);
-    if (kept) kept[i] = old_sum * added;
+    *own_lse = max + log_of(total);
+    if (kept) kept[i] = old_sum / total;
   }
 };
 

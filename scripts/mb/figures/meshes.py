@@ -62,7 +62,7 @@ def meshes(rows):
     look.annotate(figure, [
         f"Of each cell the best MFU over all else that the rows vary ({counts}; medians of "
         f"{look.samples_text(rows, 'step_s')} steps).",
-        "oom: did not fit, or was not predicted to; invalid: breaks a rule, or is not in this build; not run: no row, or "
+        "oom: did not fit, or would not by prediction; invalid: breaks a rule, or is not in this build; not run: no row, or "
         "cancelled. None of these is 0.",
         *left_out], rows)
     return figure

@@ -63,7 +63,7 @@ def predicted(rows):
     if not found:
         raise look.NoData("no row has both a prediction and a measurement; measure a case and run it with mode=sim, or "
                           "meshbench place ... --run")
-    figure = look.new_figure(5.2 * len(found) + 1.2, 5.6, "Predicted against measured")
+    figure = look.new_figure(max(10.5, 5.2 * len(found) + 1.2), 5.6, "Predicted against measured")
     for ax, (name, sources) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items()):
         _panel(ax, *QUANTITIES[name], sources)
     count = sum(len(points) for sources in found.values() for points in sources.values())

@@ -39,7 +39,7 @@ def scaling(rows):
     if not found:
         raise look.NoData("no two rows differ in the number of ranks alone, at the same global_batch= or the same a rank; "
                           "run mesh=dp1, dp2, dp4 ... with one global_batch=")
-    figure = look.new_figure(5.4 * len(found) + 3.4, 7.4, "Scaling over devices")
+    figure = look.new_figure(5.4 * len(found) + 4.6, 7.4, "Scaling over devices")
     panels = figure.subplots(2, len(found), squeeze=False, sharex="col")
     handles, notes = {}, []
     for (upper, lower), (kind, lines) in zip(zip(*panels), found.items()):

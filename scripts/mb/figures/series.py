@@ -23,13 +23,19 @@ def split(rows, ignored):
 
 def kinds(rows):
     """{"gpt-1m, threads": rows}: what can be held to each other, by model and by what ran it."""
+    named = {}  # of a model and mode, the first machine that a row names: refused cases leave out what they did not say
+    for row in rows:
+        named[_run_on(row)] = named.get(_run_on(row)) or row["params"].get("machine")
     found = defaultdict(list)
     for row in rows:
-        params = row["params"]
-        machine = str(params.get("machine", "machine"))
-        where = f"virtual time, {machine}" if params.get("mode") == "sim" else str(params.get("mode", "threads"))
-        found[f"{params.get('model', 'model')}, {where}"].append(row)
+        model, mode = _run_on(row)
+        machine = row["params"].get("machine") or named[model, mode] or "its machine"
+        found[f"{model}, virtual time, {machine}" if mode == "sim" else f"{model}, {mode}"].append(row)
     return dict(found)
+
+
+def _run_on(row):
+    return look.short(row["params"].get("model", "model")), str(row["params"].get("mode", "threads"))
 
 
 def first(groups, what="lines", most=MOST):

@@ -164,7 +164,7 @@ def _digest(path):
 
 
 def _require_same(kept, wanted, folder):
-    differing = [name for name in wanted if kept.get(name) != wanted[name]]
+    differing = [name for name in wanted if not isinstance(kept, dict) or kept.get(name) != wanted[name]]
     if differing:
         raise UserError(f"{folder}: holds launches of other {' and '.join(differing)}; name another folder with -o")
 
@@ -185,7 +185,12 @@ def _write(file, text):
 @contextlib.contextmanager
 def machine_to_itself():
     """Holds the lock that says that a gate times launches on this machine; two at once would time each other."""
-    with open(pathlib.Path(tempfile.gettempdir()) / "meshbench-gate.lock", "w") as lock:
+    file = pathlib.Path(tempfile.gettempdir()) / "meshbench-gate.lock"
+    try:
+        lock = file.open("a")
+    except PermissionError:  # another user made it, and a lock needs no more than to read it
+        lock = file.open()
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

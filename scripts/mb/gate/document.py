@@ -42,7 +42,8 @@ def _trade_offs(findings):
 
 def _warnings(rows, findings, waivers):
     unpaired = sum(map(verdict.is_unpaired, findings))
-    found = [f"{unpaired} times of stored rows are not judged; mb gate --builds launches two builds in turns"] if unpaired else []
+    said = f"{unpaired} times of stored rows are not judged; mb gate --builds launches two builds in turns"
+    found = [said] if unpaired else []
     found += [f"{d['fact']} differs: {d['base']}, candidate {d['candidate']}"
              for d in evidence.differences(rows[0], rows[1], "soft") if d["base"] != d["candidate"]]
     names = sorted({name for side in rows for row in side if row["status"] in RAN for name in row["metrics"]
@@ -50,7 +51,8 @@ def _warnings(rows, findings, waivers):
     if names:
         found.append(f"not in scripts/mb/gate/metrics.json, so not judged: {', '.join(names)}")
     for waiver in waivers:
-        said = {"unused": "meets no regression", "expired": f"ended on {waiver['expires']}", "used": None}[waiver["state"]]
+        states = {"unused": "meets no regression", "expired": f"ended on {waiver['expires']}", "used": None}
+        said = states[waiver["state"]]
         found += [f"the waiver for {waiver['metric']} of {waiver['case']} {said}"] if said else []
     return found
 

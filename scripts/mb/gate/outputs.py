@@ -49,7 +49,7 @@ COLUMNS = ["base", "candidate", "worse by", "95 % interval", "n", "noise", "dete
 
 
 def _shown(document):
-    """Findings that people want to see: not what passed for sure, nor each time of rows that were not launched in turns."""
+    """Findings that people want to see: not what passed for sure, nor times of rows that were not launched in turns."""
     strict = document["exit"] == ExitCode.INCONCLUSIVE
     return [f for f in document["findings"]
             if not (f["verdict"] == "PASS" and f["class"] in ("exact", "counted"))

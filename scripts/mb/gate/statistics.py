@@ -9,6 +9,7 @@ multiply whatever the metrics have to do with each other.
 import dataclasses
 import functools
 import math
+import warnings
 
 import numpy as np
 
@@ -55,7 +56,8 @@ def worse_p(effects):
 def hodges_lehmann(effects):
     """Median of the means of all pairs of elements, each with itself included, of each row."""
     left, right = np.triu_indices(effects.shape[-1])
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of rows in which no pair ran
         return np.nanmedian((effects[..., left] + effects[..., right]) / 2, axis=-1)
 
 

@@ -12,6 +12,7 @@ from mb.gate.evidence import RAN
 from mb.rows import NOT_FINITE
 
 EXACT = 1e-9  # relative; what rounding may do to a number that a machine does not change
+FAILURE_LEVEL = 0.05  # at which a candidate's launches fail more often than the base's
 FAILS = ["REGRESSED"]
 UNJUDGED = ["ERRORED", "MISSING", "NONDETERMINISTIC", "INCOMPARABLE", "INCONSISTENT"]
 ORDER = [*FAILS, *UNJUDGED, "INCONCLUSIVE", "WAIVED", "CHANGED", "IMPROVED", "FIXED", "NEW", "BOTH_ERRORED", "PASS",
@@ -128,7 +129,18 @@ def _judge_status(base, candidate):
         return _told("FIXED", reason=change)
     if before[0] == 2:
         return _told("BOTH_ERRORED", reason=f"{change}; {said}")
-    return _told("PASS", reason=said) if said else None
+    if not said:
+        return None
+    return _told("ERRORED" if _fails_more(base, candidate) else "PASS", reason=said)
+
+
+def _fails_more(base, candidate):
+    """Whether launches of the candidate fail more often, beyond chance, by Fisher's exact test."""
+    from scipy import stats
+
+    counts = [[sum((row["status"] in RAN) == ran for row in side) for ran in (False, True)]
+              for side in (candidate, base)]
+    return stats.fisher_exact(counts, alternative="greater").pvalue <= FAILURE_LEVEL
 
 
 def _judge_case(key, base, candidate, decisions, any_fingerprint):

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import pathlib
 
+from mb import rows as rows_of
 from mb.figures import look
 from mb.report import pictures, tables, timelines
 
@@ -29,7 +30,8 @@ def render(title, rows, traces, document, notes, command):
         title=title, command=command, verdict=verdict(rows, document), counts=tables.counts(rows),
         changes=changes(document), best=best(steps), origin=origin(rows),
         tables=dict.fromkeys(tables.NAMES) | {table.name: table for table in every if table.lines},
-        pictures=pictures.draw(rows, document), timelines=shown, timeline_notes=more, notes=notes,
+        pictures=pictures.draw(rows, document), timelines=shown, timeline_notes=more, notes=[*said(document), *notes],
+        sides=sides(document),
         commands=list(dict.fromkeys(tables.command(row) for row in rows))[:20], rows=len(rows),
         style=jinja2.utils.markupsafe.Markup((FOLDER / "page.css").read_text(encoding="utf-8")),
         scripts=[jinja2.utils.markupsafe.Markup(script) for script in scripts], policy=_policy(scripts))
@@ -73,12 +75,30 @@ def changes(document):
         for finding in told[:MOST_CHANGES]]}
 
 
+def said(document):
+    """Lines of the gate on itself: its self-test, warnings, waivers, what became better beside what became worse."""
+    if not document:
+        return []
+    lines = [f"Self-test of the gate: {document['self_test']}"] if document.get("self_test") else []
+    lines += [f"Traded in {t['case']}: {t['better']} is better, {t['worse']} worse." for t in document.get("trade_offs", [])]
+    lines += [f"Waived until {w['expires']} ({w['state']}): {w['metric']} of {w['case']}, {w['reason']}, {w['issue']}"
+              for w in document.get("waivers", [])]
+    return lines + [f"Warning of the gate: {warning}" for warning in document.get("warnings", [])]
+
+
+def sides(document):
+    """[(base or candidate, where it is from, its commit, its machine)] that the gate compared."""
+    found = [(name, document[name]) for name in ("base", "candidate") if name in (document or {})]
+    return [(name, side["source"], look.commit(side["build"]) if side["build"] else "unknown",
+             side["fingerprint"] or "unknown") for name, side in found]
+
+
 def best(steps):
     """The five rows with the best MFU: (mesh, MFU in %, step in ms, command)."""
-    found = [(row, mfu) for row in steps if row["status"] == "ok" and (mfu := row["metrics"].get("mfu", {}).get("value"))]
-    found.sort(key=lambda pair: -pair[1])
-    return [(row["params"].get("mesh", ""), f"{100 * mfu:.1f}", f"{1e3 * row['metrics']['step_s']['value']:,.2f}", tables.command(row))
-            for row, mfu in found[:5] if row["metrics"]["step_s"]["value"] is not None]
+    found = [(row, rows_of.value(row, "mfu"), rows_of.value(row, "step_s")) for row in steps if row["status"] == "ok"]
+    found = sorted((line for line in found if line[1] and line[2]), key=lambda line: -line[1])
+    return [(row["params"].get("mesh", ""), f"{100 * mfu:.1f}", f"{1e3 * step:,.2f}", tables.command(row))
+            for row, mfu, step in found[:5]]
 
 
 def _fact(value):
@@ -86,15 +106,20 @@ def _fact(value):
 
 
 def origin(rows):
-    """{machines: [(id, facts)], commits, compilers, first and last time}: where the numbers come from."""
+    """Where the numbers come from: machines, with what each has for itself and what all share, commits, builds, times."""
     machines = {}
     for row in rows:
         machines.setdefault(row["fingerprint"]["id"], row["fingerprint"]["hard"])
-    told = [(name, ", ".join(f"{key.replace('_', ' ')} {_fact(value)}" for key, value in sorted(facts.items())
-                             if value not in (None, "") and key != "flags_hash"))
-            for name, facts in sorted(machines.items())]
+    shared = {key for facts in machines.values() for key in facts
+              if len({str(other.get(key)) for other in machines.values()}) == 1}
+
+    def text(facts, keys):
+        return ", ".join(f"{key.replace('_', ' ')} {_fact(facts[key])}" for key in sorted(keys)
+                         if facts.get(key) not in (None, "") and key != "flags_hash")
+
+    told = [(name, text(facts, set(facts) - shared)) for name, facts in sorted(machines.items())]
     times = sorted(row["time_utc"] for row in rows)
-    return {"machines": told[:6], "more_machines": max(0, len(told) - 6),
+    return {"shared": text(next(iter(machines.values()), {}), shared), "machines": told[:6], "more_machines": max(0, len(told) - 6),
             "commits": sorted({look.commit(row["build"]) for row in rows})[:6],
             "builds": sorted({f"{row['build']['compiler']}, {row['build']['type']}" for row in rows}),
             "times": times[:1] + times[-1:] if times else []}

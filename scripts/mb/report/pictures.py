@@ -1,4 +1,7 @@
-"""Figures of a page in data URIs, as SVG or, of many points, PNG, each with a text for those who do not see it. Those without data are left out."""
+"""Figures of a page in data URIs, as SVG or, of many points, PNG, each with a text for those who do not see it.
+
+Those without data are left out.
+"""
 
 import base64
 import io
@@ -44,6 +47,8 @@ def draw(rows, document):
                               "Effect and interval of each finding of the gate, with its verdict", [], "")
         for name, figure, alt in FIGURES:
             of = steps if name in STEPS else rows
+            if name == "busbw":
+                of = [row for row in rows if undisturbed(row)]
             note = ""
             if name in BARS and len(of) > MOST_BARS:
                 note = f"The {MOST_BARS} of {len(of)} rows with the best MFU."
@@ -51,6 +56,12 @@ def draw(rows, document):
             if of and not (name == "meshes" and len({str(row["params"].get("mesh")) for row in of}) < 2):
                 found += _picture(name, figure, alt, of, note)
     return found
+
+
+def undisturbed(row):
+    """Whether a collective had its links to itself; others have figures of their own."""
+    coll = row.get("coll")
+    return coll is not None and coll["beside"]["operation"] is None and not coll.get("injected_delay_s")
 
 
 def _picture(name, figure, alt, rows, note):

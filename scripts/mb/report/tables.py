@@ -120,7 +120,10 @@ def change(finding):
     worse = finding.get("worse")
     if worse is None:
         return ""
-    return f"{100 * worse:+.3g} %" if finding.get("scale") == "ratio" else f"{worse:+.6g} {finding.get('unit') or ''}".strip()
+    if worse == 0:
+        return "0"
+    unit = finding.get("unit") or ""
+    return f"{100 * worse:+.3g} %" if finding.get("scale") == "ratio" else f"{worse:+.6g} {unit if unit != '1' else ''}".strip()
 
 
 def findings(document):

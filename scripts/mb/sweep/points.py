@@ -13,6 +13,8 @@ from mb.sweep.words import line_of, words_of
 
 # Parameters that change no number: names stand for what they name, which is hashed itself.
 NOT_IDENTITY = ("model", "machine", "timeout_s")
+# Parameters that a row has as numbers; those of a refused case are its words.
+NUMBERS = {"zero": int, "chunks": int, "group": int, "dropout": float}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +90,8 @@ def _decided(case, row, reasons, reserve):
 
 def _head(row):
     """The row without what check adds."""
-    return {**{key: value for key, value in row.items() if key != "check"}, "suite": "step"}
+    params = {key: NUMBERS[key](value) if key in NUMBERS else value for key, value in row["params"].items()}
+    return {**{key: value for key, value in row.items() if key != "check"}, "suite": "step", "params": params}
 
 
 def make(file, spec):

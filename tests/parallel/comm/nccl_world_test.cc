@@ -171,12 +171,12 @@ TEST(NcclWorld, TellsARankThatNeverCame) {
                [&](const Place& place) {
                  if (place.rank < 2) {
                    const std::string told =
-              message_of([&] { place.world.announce(place.stream, {}, place.rank); });
-          over = true;
-          over.notify_all();
-          throw Error(told);
-        }
-        // Meets the others as processes, and never joins NCCL's.
+                       message_of([&] { place.world.announce(place.stream, {}, place.rank); });
+                   over = true;
+                   over.notify_all();
+                   throw Error(told);
+                 }
+                 // Meets the others as processes, and never joins NCCL's.
                  const auto control = place.world.comm("nccl", first_ranks(3), place.rank);
                  ncclUniqueId id;
                  control->broadcast(id.internal, sizeof id.internal, DType::uint8, 0);

@@ -29,8 +29,8 @@ TEST(MarkersUnderATool, DISABLED_MarkFromThreads) {
   for (int t = 0; t < threads; ++t) {
     workers.emplace_back([t] {
       for (int m = 0; m < rounds; ++m) {
-        marker_push({"F m" + std::to_string(m) + " l" + std::to_string(t), "forward", m});
-        marker_push({"all_reduce", "optimizer", std::int64_t{1} << 40});
+        marker_push({"F m" + std::to_string(m) + " l" + std::to_string(t), "forward", m, t});
+        marker_push({"all_reduce", "optimizer", -1, -1, std::int64_t{1} << 40});
         marker_pop();
         marker_pop();
       }
@@ -52,10 +52,11 @@ TEST(MarkersUnderATool, DISABLED_TrainOneStep) {
 }
 
 // What the tool printed while `test` ran, without the leading "nvtx".
-std::vector<std::string> lines_of_tool(const std::string& test = "MarkFromThreads") {
+std::vector<std::string> lines_of_tool(const std::string& test = "MarkFromThreads",
+                                       const std::string& environment = "") {
   std::array<char, 4096> self{};
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) return {};
-  const std::string command = std::string("NVTX_INJECTION64_PATH='") + MB_NVTX_INJECTION + "' '" +
+  const std::string command = environment + " NVTX_INJECTION64_PATH='" + MB_NVTX_INJECTION + "' '" +
                               self.data() +
                               "' --gtest_also_run_disabled_tests"
                               " --gtest_filter=MarkersUnderATool.DISABLED_" +
@@ -106,9 +107,9 @@ TEST(Markers, ReachAToolWithDomainCategoryMessageAndPayload) {
     for (const auto& text : texts) ++times[text];
     EXPECT_EQ(pops.at(thread), std::vector<std::string>(texts.size(), "meshbench"));
   }
-  EXPECT_EQ(times["meshbench " + category["optimizer"] + " 1099511627776 all_reduce"],
+  EXPECT_EQ(times["meshbench " + category["optimizer"] + " -1,-1,1099511627776 all_reduce"],
             threads * rounds);
-  EXPECT_EQ(times["meshbench " + category["forward"] + " 7 F m7 l2"], 1);
+  EXPECT_EQ(times["meshbench " + category["forward"] + " 7,2,0 F m7 l2"], 1);
   EXPECT_EQ(times.size(), 1u + threads * rounds);
 }
 
@@ -122,13 +123,37 @@ TEST(Markers, MakeOneDomainAndRegisterAMessageOnce) {
   EXPECT_EQ(strings, 1 + threads * rounds);
 }
 
+TEST(Markers, NameTheFieldsOfTheirPayload) {
+  if (!nvtx_available()) GTEST_SKIP() << "built without NVTX";
+  std::vector<std::string> schemas;
+  for (const auto& [thread, texts] : told(lines_of_tool(), "schema"))
+    schemas.insert(schemas.end(), texts.begin(), texts.end());
+  EXPECT_EQ(schemas, (std::vector<std::string>{"instruction 24: micro-batch@0 layer@8 bytes@16"}));
+}
+
+TEST(Markers, GiveOneNumberToAToolThatKnowsNoPayloads) {
+  if (!nvtx_available()) GTEST_SKIP() << "built without NVTX";
+  std::map<std::string, int> times;
+  const auto lines = lines_of_tool("MarkFromThreads", "MB_NVTX_WITHOUT_PAYLOADS=1");
+  for (const auto& [thread, texts] : told(lines, "push")) {
+    for (const auto& text : texts) ++times[text.substr(text.find(' ', text.find(' ') + 1) + 1)];
+  }
+  EXPECT_EQ(times["1099511627776 all_reduce"], threads * rounds);
+  EXPECT_EQ(times["7 F m7 l2"], 1);
+}
+
 TEST(Markers, AreARangeAroundEveryInstructionOfALiveStep) {
   if (!nvtx_available()) GTEST_SKIP() << "built without NVTX";
   const Plan plan = small_plan();
-  std::map<std::string, int> expected, seen;
+  std::map<std::string, int> expected, seen;  // by fields and message
   for (int rank = 0; rank < plan.mesh.world(); ++rank) {
-    for (const Instruction& i : plan.program_of(rank).instructions)
-      ++expected[label_text(plan, i.label)];
+    const Program& program = plan.program_of(rank);
+    for (const Instruction& i : program.instructions) {
+      const std::int64_t bytes =
+          std::holds_alternative<Compute>(i.action) ? 0 : payload_bytes(program, i);
+      ++expected[cat(i.label.micro_batch, ',', i.label.layer, ',', bytes, ' ',
+                     label_text(plan, i.label))];
+    }
   }
   const auto lines = lines_of_tool("TrainOneStep");
   std::size_t pushes = 0, pops = 0;
@@ -138,7 +163,7 @@ TEST(Markers, AreARangeAroundEveryInstructionOfALiveStep) {
       std::string domain, category, payload, message;
       in >> domain >> category >> payload >> std::ws;
       std::getline(in, message);
-      ++seen[message];
+      ++seen[payload + ' ' + message];
       ++pushes;
     }
   }
@@ -150,7 +175,7 @@ TEST(Markers, AreARangeAroundEveryInstructionOfALiveStep) {
 TEST(Markers, DoNothingWithoutATool) {
   if (std::getenv("NVTX_INJECTION64_PATH")) GTEST_SKIP() << "a tool is attached";
   EXPECT_FALSE(markers_active());
-  marker_push({"F m0", "forward", 0});
+  marker_push({"F m0", "forward"});
   marker_pop();
   marker_pop();
 }

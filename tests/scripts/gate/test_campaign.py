@@ -106,8 +106,19 @@ def test_t7_fewer_than_five_pairs_are_inconclusive(tmp_path, capsys):
     rows = [fakes.scaled(make_row(), step_s=f) for f in fakes.times(2)]
     frail = fakes.build(tmp_path, "frail", rows, before="[ $n -gt 0 ] && [ $n -lt 7 ] && exit 3")
     code, document = gate(capsys, fakes.timed_build(tmp_path, "base", 1), frail, CASE)
-    assert code == 0 and fakes.finding(document, "step_s")["verdict"] == "INCONCLUSIVE"
+    assert code == 3 and fakes.finding(document, "status")["verdict"] == "ERRORED"
+    assert fakes.finding(document, "step_s")["verdict"] == "INCONCLUSIVE"
     assert "only 4 of 10 pairs ran whole" in fakes.finding(document, "step_s")["reason"]
+
+
+def test_a_build_that_crashes_in_most_launches_is_no_pass(tmp_path, capsys):
+    """It is slow in the screen, and then has no launch that could say otherwise."""
+    rows = [fakes.scaled(make_row(), step_s=f) for f in fakes.times(2, worse=1.5)]
+    frail = fakes.build(tmp_path, "frail", rows, before="[ $n -ge 10 ] && exit 3")
+    code, document = gate(capsys, fakes.timed_build(tmp_path, "base", 1), frail, CASE)
+    told = fakes.finding(document, "step_s")
+    assert code == 3 and told["verdict"] == "INCONCLUSIVE" and "only 0 of" in told["reason"]
+    assert fakes.finding(document, "status")["verdict"] == "ERRORED"
 
 
 @pytest.mark.parametrize("before, said", [

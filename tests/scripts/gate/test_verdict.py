@@ -144,6 +144,7 @@ def test_t9_worse_is_worse_in_the_direction_of_each_metric(entry):
     assert verdict.judge_values(judged, [100.0], [100.0 * better])[0] == "CHANGED"
 
 
+@settings(deadline=None)
 @given(st.sampled_from([e for e in registry.entries() if e["direction"] != "none"]),
        st.floats(1e-6, 1e12), st.floats(1.06, 10))
 def test_t9_whatever_the_value_worse_fails_and_better_does_not(entry, value, factor):

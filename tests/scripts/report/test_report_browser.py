@@ -1,4 +1,7 @@
-"""The page in headless Chromium: sorted, filtered, saved, zoomed, dark, and attacked. Some 10 s for a browser's start and drawing."""
+"""The page in headless Chromium: sorted, filtered, saved, zoomed, dark, and attacked.
+
+Some 10 s: a browser starts, and all figures are drawn.
+"""
 
 import csv
 import shutil

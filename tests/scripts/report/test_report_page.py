@@ -74,6 +74,25 @@ def test_the_first_screen_is_the_gates_verdict_and_what_changed():
     assert "fedcba9876543210" in text and "0123456789" in text
 
 
+def test_what_the_gate_says_of_itself_is_there():
+    side = {"source": "base/", "rows": 1, "build": make_row()["build"], "fingerprint": "f" * 16}
+    text = "".join(Tags(render(document={
+        **DOCUMENT, "base": side, "candidate": {**side, "build": None}, "self_test": "both as they should be",
+        "warnings": ["governor differs"], "trade_offs": [{"case": "c", "detail": "", "better": "step_s", "worse": "peak_bytes"}],
+        "waivers": [{"case": "c", "metric": "m", "allowed": 0.1, "reason": "wanted", "issue": "7", "expires": "2027-01-01",
+                     "state": "used"}]})).text)
+    for word in ("base/, commit 0123456789, machine ffff", "commit unknown", "both as they should be", "governor differs",
+                 "step_s is better, peak_bytes worse", "Waived until 2027-01-01 (used): m of c, wanted, 7"):
+        assert word in text
+
+
+@pytest.mark.parametrize("worse, scale, unit, text", [
+    (0.08, "ratio", "s", "+8 %"), (0.0, "ratio", "s", "0"), (-0.0, "difference", "1", "0"), (0.25, "difference", "1", "+0.25"),
+    (-4096, "difference", "B", "-4096 B"), (None, None, None, "")])
+def test_changes_are_signed_so_that_plus_is_worse(worse, scale, unit, text):
+    assert tables.change({"worse": worse, "scale": scale, "unit": unit}) == text
+
+
 @pytest.mark.parametrize("code, word", [(0, "Passed"), (1, "Regressed"), (3, "Could not judge"), (5, "Inconclusive")])
 def test_each_exit_code_of_the_gate_has_its_word(code, word):
     assert page.verdict([], {"exit": code, "findings": []})["word"] == word
@@ -89,6 +108,15 @@ def test_without_a_gate_the_verdict_is_whether_all_ran():
     coll = make_coll_row()
     coll["coll"]["check"]["wrong"] = 3
     assert page.verdict([coll], None)["kind"] == "bad"
+
+
+def test_what_machines_have_in_common_is_told_once():
+    rows = [make_row("dp2"), make_row("dp4")]
+    for row, name in zip(rows, "ab"):
+        row["fingerprint"] = {"id": name, "hard": {"cores": 2, "virtualized": True, "gpus": None, "ram_gib": ord(name)}, "soft": {}}
+    found = page.origin(rows)
+    assert found["shared"] == "cores 2, virtualized yes"
+    assert found["machines"] == [("a", "ram gib 97"), ("b", "ram gib 98")]
 
 
 def test_outcomes_are_counted_and_told_with_reasons():
@@ -184,6 +212,13 @@ def test_rows_bring_their_traces_along_once(row_file, tmp_path):
     rows, traces, notes = inputs.load([path, tmp_path / "t.json"])
     assert len(rows) == 2 and [row is not None for _, row in traces] == [True]
     assert notes == ["rows.jsonl names a trace that is not there: gone.json"]
+
+
+def test_bandwidths_are_of_collectives_that_had_their_links_to_themselves():
+    late = make_coll_row()
+    late["coll"]["injected_delay_s"] = 0.002
+    assert [page.pictures.undisturbed(row) for row in (make_row(), make_coll_row(), make_coll_row(beside="tp"), late)] == [
+        False, True, False, False]
 
 
 def test_the_verb_writes_the_page(row_file, tmp_path, capsys):

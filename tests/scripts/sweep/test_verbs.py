@@ -95,9 +95,9 @@ def test_a_sweep_of_the_real_program_keeps_a_row_of_each_case(mb, monkeypatch, t
     monkeypatch.setenv("MESHBENCH", str(BIN))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     file = tmp_path / "s.yaml"
-    file.write_text("base: {model: gpt-tiny, steps: 1, warm_up: 1, global_batch: 4}\n"
+    file.write_text("base: {model: gpt-tiny, steps: 1, warm_up: 1, global_batch: 4, zero: 0, dropout: 0.1, chunks: 1}\n"
                     "axes: {mesh: [dp2, pp2, tp3], mode: [threads, sim]}\n"
-                    "include: [{mode: sim, model: gpt3-175b, mesh: dp8}]\n")
+                    "include: [{mode: sim, model: gpt3-175b, mesh: dp8, global_batch: 8}]\n")
     code, told, err = mb("sweep", file, "-o", tmp_path / "out")
     assert code == 0, err
     assert "1 oom_predicted" in told and "2 invalid" in told and "4 ok" in told

@@ -1,11 +1,10 @@
-// Operations of tests by the kernels of GPUs, on an emulated one.
-#include "tests/support/reference.h"
-
+// Operations of tests by the kernels of GPUs.
 #include <gtest/gtest.h>
 
 #include <memory>
 
-#include "tests/support/cuda_emulation/emulation.h"
+#include "tests/support/devices.h"
+#include "tests/support/reference.h"
 #include "workloads/base/cuda_check.h"
 #include "workloads/ops/cuda_ops.h"
 
@@ -50,7 +49,7 @@ const Stream& the_stream() {
 
 }  // namespace
 
-std::string Backend::text() const { return cat("emulated GPU, ", name_of(dtype)); }
+std::string Backend::text() const { return cat("GPU, ", name_of(dtype)); }
 
 std::vector<Backend> backends() {
   return {{nullptr, false, DType::fp64}, {nullptr, false, DType::fp32}};
@@ -78,7 +77,7 @@ void run_operation(const Backend&, const Op& op, const OpContext& context,
     for (std::size_t i = 0; i < writes.size(); ++i) out[i]->get(writes[i], stream);
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
-  EXPECT_TRUE(cuda_emulation::faults().empty()) << cuda_emulation::faults().front();
+  EXPECT_EQ(test::device_faults(), std::vector<std::string>{});
 }
 
 }  // namespace mb::testing

@@ -1,8 +1,6 @@
-// Ranks of tests on emulated GPUs, as many as there are, round robin. A test double.
-#include "tests/support/devices.h"
-
+// Ranks of tests on GPUs, as many as there are, round robin.
 #include "parallel/device/cuda_device.h"
-#include "tests/support/cuda_emulation/emulation.h"
+#include "tests/support/devices.h"
 
 namespace mb::test {
 
@@ -14,6 +12,5 @@ DeviceMaker devices() {
 std::string rank_text(int rank) {
   return cat("rank ", rank, " on cuda device ", rank % cuda_devices());
 }
-std::vector<std::string> device_faults() { return cuda_emulation::faults(); }
 
 }  // namespace mb::test

@@ -1,0 +1,69 @@
+#include <fmt/core.h>
+
+#include <fstream>
+#include <iostream>
+
+#include "bench/cli/commands.h"
+#include "bench/report/json.h"
+#include "parallel/exec/predict.h"
+#include "workloads/base/error.h"
+
+namespace mb {
+namespace {
+
+Json row_of(const Case& c, const Prediction& p) {
+  Json row = {{"case", to_text(c)},
+              {"step_s", p.step_s},
+              {"step_low_s", p.interval.low_s},
+              {"step_high_s", p.interval.high_s},
+              {"busiest_compute_s", p.busiest_compute_s},
+              {"planned_bytes", p.memory.planned},
+              {"rounding_bytes", p.memory.rounding},
+              {"fragmentation_bytes", p.memory.fragmentation},
+              {"library_bytes", p.memory.library},
+              {"context_bytes", p.memory.context},
+              {"fits", static_cast<double>(p.memory.total()) <= 1e9 * c.machine.memory_gb},
+              {"simulated_micro_batches", p.simulated_micro_batches},
+              {"calibrated_on", c.stack.source},
+              {"extrapolated", p.interval.extrapolated}};
+  return row;
+}
+
+Json predict_line(const std::string& line) {
+  try {
+    std::vector<std::string> words = split_words(line);
+    words.push_back("mode=sim");
+    const Case c = parse_case(words);
+    return row_of(c, predict(c.model, c.mesh, c.options, c.machine, c.stack));
+  } catch (const Error& error) {
+    return {{"case", line}, {"error", error.what()}};
+  }
+}
+
+void predict_file(const std::string& path) {
+  std::ifstream file;
+  if (path != "-") file.open(path);
+  if (path != "-" && !file) throw Exit(kExitNoData, cat(path, " cannot be read"));
+  std::istream& in = path == "-" ? std::cin : file;
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty()) continue;
+    fmt::print("{}", to_line(predict_line(line)));
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand(
+      "predict", "Time and memory of many cases in virtual time, one JSON object a line");
+  verb->add_option("file", *path, "Cases, one a line, or - for stdin")->required();
+  verb->footer(
+      "A case that is refused gives a line with \"error\".\n\nExamples:\n  echo 'model=gpt3-13b "
+      "mesh=dp2.pp4.tp8 machine=a100x8 stack=megatron-2021 dtype=bf16 global_batch=64' | meshbench "
+      "predict -");
+  verb->callback([path] { predict_file(*path); });
+}
+
+}  // namespace mb

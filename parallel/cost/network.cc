@@ -1,0 +1,137 @@
+#include "parallel/cost/network.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "parallel/cost/collective_cost.h"
+#include "parallel/cost/curves.h"
+
+namespace mb {
+namespace {
+
+// Protocols of NCCL: latency of a hop as a share of that of Simple, which machines give, and the
+// share of the bandwidth that carries data. From the table of hop latencies in its tuning.cc (us,
+// LL, LL128, Simple: net ring 2.7, 4.0, 14; net tree 5.0, 8.5, 14; NVLink 0.6, 1.9, 3.4).
+struct Protocol {
+  double net_ring, net_tree, link, bandwidth;
+};
+constexpr std::array<Protocol, 3> kProtocols = {{
+    {2.7 / 14, 5.0 / 14, 0.6 / 3.4, 0.5},          // LL: a flag with every 4 bytes
+    {4.0 / 14, 8.5 / 14, 1.9 / 3.4, 120.0 / 128},  // LL128: 8 of 128 bytes
+    {1, 1, 1, 1},
+}};
+
+int phases_of(CollectiveKind kind) { return kind == CollectiveKind::all_reduce ? 2 : 1; }
+
+bool is_ring(CollectiveKind kind) {
+  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_gather ||
+         kind == CollectiveKind::reduce_scatter;
+}
+
+double between_nodes(CollectiveKind kind, double bytes, const GroupSpread& spread,
+                     const Machine& machine) {
+  const double n = spread.ranks, nodes = spread.nodes;
+  const double nic = nic_share_gb_per_s(spread, machine) * 1e9;
+  if (kind == CollectiveKind::shift)
+    return machine.inter.latency_us * 1e-6 + bytes * spread.on_a_node / nic;
+  if (!is_ring(kind)) {
+    // Of what a member sends to all others, or passes on, the part that leaves its node.
+    const bool exchange =
+        kind == CollectiveKind::all_to_all || kind == CollectiveKind::all_to_all_v;
+    const double away = exchange ? (n - spread.on_a_node) / n : 1.0;
+    return std::ceil(std::log2(nodes)) * machine.inter.latency_us * 1e-6 +
+           away * bytes * spread.on_a_node / nic;
+  }
+  const double phases = phases_of(kind);
+  const double wire = phases * (n - 1) / n * bytes /
+                      std::min(nic, spread.on_a_node > 1 ? machine.intra.gb_per_s * 1e9 : nic);
+  double best = INFINITY;
+  for (const Protocol& p : kProtocols) {
+    const double net = machine.inter.latency_us * 1e-6, link = machine.intra.latency_us * 1e-6;
+    const double ring = phases * ((nodes - 1) * net * p.net_ring + (n - nodes) * link * p.link);
+    best = std::min(best, ring + wire / p.bandwidth);
+    if (kind != CollectiveKind::all_reduce) continue;
+    const double tree =
+        2 * (std::ceil(std::log2(nodes)) * net * p.net_tree + (n / nodes - 1) * link * p.link);
+    best = std::min(best, tree + wire / p.bandwidth);
+  }
+  return best;
+}
+
+}  // namespace
+
+GroupSpread spread_of(const Mesh& mesh, Group group, const Machine& machine) {
+  GroupSpread spread;
+  std::map<int, int> crossing;  // groups that leave it, by node
+  for (const std::vector<int>& members : mesh.groups(group)) {
+    std::map<int, int> on;
+    for (const int rank : members) ++on[mesh.node_of(rank)];
+    spread.ranks = std::max(spread.ranks, static_cast<int>(members.size()));
+    spread.nodes = std::max(spread.nodes, static_cast<int>(on.size()));
+    std::set<int> leaves;
+    for (const auto& [node, count] : on) {
+      spread.on_a_node = std::max(spread.on_a_node, count);
+      if (machine.nodes_per_leaf > 0) leaves.insert(node / machine.nodes_per_leaf);
+      if (on.size() > 1)
+        spread.groups_on_a_node = std::max(spread.groups_on_a_node, ++crossing[node]);
+    }
+    spread.crosses_leaves |= leaves.size() > 1;
+  }
+  return spread;
+}
+
+double nic_share_gb_per_s(const GroupSpread& spread, const Machine& machine) {
+  const double all = machine.nics_per_node * machine.inter.gb_per_s * machine.nic_efficiency;
+  const double driven = spread.on_a_node * machine.inter.gb_per_s * machine.nic_efficiency *
+                        std::max(1.0, 1.0 * machine.nics_per_node / machine.ranks_per_node);
+  const double share = std::min(all / spread.groups_on_a_node, driven);
+  return spread.crosses_leaves ? share / machine.oversubscription : share;
+}
+
+double group_seconds(CollectiveKind kind, std::int64_t bytes, const GroupSpread& spread,
+                     const Machine& machine) {
+  if (spread.ranks < 2) return 0;
+  if (spread.nodes > 1) return between_nodes(kind, static_cast<double>(bytes), spread, machine);
+  if (const auto measured = curve_seconds(machine.curves, kind, spread.ranks, bytes))
+    return *measured;
+  return collective_seconds(kind, bytes, spread.ranks, machine.intra);
+}
+
+Network::Network(const Mesh& mesh, const Machine& machine)
+    : mesh_(mesh),
+      machine_(machine),
+      stages_(mesh.size(Axis::pp)),
+      leaving_(static_cast<std::size_t>(stages_) * stages_) {
+  std::map<std::array<int, 3>, int> leaving;  // (from, to, node)
+  for (const std::vector<int>& pipeline : mesh.groups(group_of(Axis::pp))) {
+    for (int a = 0; a < stages_; ++a) {
+      for (const int b : {a - 1, a + 1, stages_ - 1 - a}) {
+        const int to = (b + stages_) % stages_;
+        if (mesh.node_of(pipeline[a]) == mesh.node_of(pipeline[to])) continue;
+        int& most = leaving_[a * stages_ + to];
+        most = std::max(most, ++leaving[{a, to, mesh.node_of(pipeline[a])}]);
+      }
+    }
+  }
+}
+
+double Network::seconds(CollectiveKind kind, Group group, std::int64_t bytes) const {
+  auto found = spreads_.find(group);
+  if (found == spreads_.end())
+    found = spreads_.emplace(group, spread_of(mesh_, group, machine_)).first;
+  return group_seconds(kind, bytes, found->second, machine_);
+}
+
+double Network::seconds(int from, int to, std::int64_t bytes) const {
+  const int leaving = leaving_[from * stages_ + to];
+  if (leaving == 0)
+    return machine_.intra.latency_us * 1e-6 +
+           static_cast<double>(bytes) / (machine_.intra.gb_per_s * 1e9);
+  const GroupSpread spread{.ranks = 2, .nodes = 2, .groups_on_a_node = leaving};
+  return machine_.inter.latency_us * 1e-6 +
+         static_cast<double>(bytes) / (nic_share_gb_per_s(spread, machine_) * 1e9);
+}
+
+}  // namespace mb

@@ -1,0 +1,43 @@
+// Software stacks as data: what of a step's time belongs to the program that runs it, not to the
+// device. The same model on the same GPUs was measured at 163 and at 126 TFLOP/s under two of them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mb {
+
+struct Stack {
+  std::string name;
+  // One kernel that never writes the scores (Dao et al., FlashAttention, 2022); else two batched
+  // matmuls, and softmax and dropout over scores in memory, of which causality saves no half.
+  bool fused_attention = true;
+  // Parameters and what they multiply; attention and all else stay as dtype= says.
+  bool fp8_matmul = false;
+  // The host waits for every collective that computation follows, as it does for messages.
+  bool host_waits = false;
+  // Of machine.attention_efficiency, which is that of today's kernels: those of 2022 reached 25 to
+  // 40 % of an A100's peak where their successors reach 50 to 73 % (Dao, FlashAttention-2, 2023).
+  double attention_share = 1;
+  // Of these four, at most three are fitted.
+  double compute_share = 1;  // of machine.matmul_efficiency and attention_efficiency: clocks that
+                             // last, shapes and layouts that a benchmark of matmuls does not have
+  double memory_share = 1;   // of machine.memory_efficiency, in operations bound by memory
+  double comm_share = 1;     // of the bandwidth and latency of collectives and messages: what a
+                             // benchmark of them alone does not have
+  double host_us = 0;        // that the host takes to launch a kernel; it runs ahead of the device
+  double log_sigma = 0;      // spread of measured / predicted of the rows fitted on; 0: not known
+  std::string source;        // of the constants, and the rows that they were fitted on
+  bool operator==(const Stack&) const = default;
+};
+
+const std::vector<Stack>& stacks();
+Stack find_stack(std::string_view name);  // throws Error naming the nearest known name
+// As set_field, check_machine and the like of machine.h.
+void set_field(Stack& stack, std::string_view field, std::string_view value);
+void check_stack(const Stack& stack);
+std::string to_json(const Stack& stack);
+Stack stack_from_json(std::string_view text, std::string_view origin);
+
+}  // namespace mb

@@ -1,0 +1,109 @@
+"""mb published: rows to cases, statistics, refusals; and the published rows where they are at hand."""
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mb.main import main
+from mb.published import cases, command, fit
+from conftest import ROOT
+
+BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
+PUBLISHED = ROOT.parent / "shared" / "published"
+built = pytest.mark.skipif(not (BIN / "meshbench").exists(), reason=f"meshbench is not built in {BIN}")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A published folder with three steps of one node."""
+    with open(tmp_path / "vtrain_single_node.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow("id n_gpus gbs mbs hidden heads layers seq tp dp pp iter_time_ms".split())
+        for k, (tp, dp, pp) in enumerate([(2, 1, 1), (1, 2, 1), (1, 1, 2)]):
+            writer.writerow([f"row{k}", 2, 4, 1, 1024, 16, 12, 1024, tp, dp, pp, 200 + k])
+    return tmp_path
+
+
+def test_rows_become_cases(folder):
+    rows = cases.load(folder)
+    assert [p.measured_s for p in rows] == [0.2, 0.201, 0.202]
+    assert "mesh=tp2 machine=a100x8 dtype=fp16 recompute=full micro_batch=1 global_batch=4" in rows[0].words
+    assert len({p.group for p in rows}) == 1, "they differ in the mesh alone"
+
+
+def test_rows_that_cannot_be_cases_say_why():
+    row = dict.fromkeys(cases.WANTED, "1") | {"moe": "0", "confidence": "recalled", "framework": "", "source": "", "gpu": "H100"}
+    assert "recalled" in cases._why_not(row)
+    row["confidence"] = "verified"
+    assert cases._why_not(row) == ""
+    assert cases._why_not(row | {"mbs": ""}) == "not published: mbs"
+    assert "mixture" in cases._why_not(row | {"moe": "1"})
+    assert cases._why_not(row | {"gpu": "TPU v4"}) == "no machine for TPU v4"
+
+
+def test_rank_correlation():
+    assert command.spearman([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert command.spearman([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert command.spearman([1, 2, 2, 3], [1, 2, 2, 3]) == pytest.approx(1)
+    assert command.spearman([1, 1, 1], [1, 2, 3]) is None
+    assert command.spearman([1, 2], [1, 2]) is None
+
+
+def test_regret_is_what_the_predicted_best_loses():
+    rows = [{"group": "a", "measured_s": 1.0, "predicted_s": 3.0}, {"group": "a", "measured_s": 1.2, "predicted_s": 2.0},
+            {"group": "b", "measured_s": 1.0, "predicted_s": 1.0}]
+    assert command.regrets(rows) == [pytest.approx(0.2)], "a group of one has no choice"
+
+
+def test_rows_to_fit_on_are_at_most_a_fifth_and_do_not_hang_on_what_was_measured(folder):
+    rows = [cases.Published(f"id{k}", "s", "", "x", 1.0, "w") for k in range(50)]
+    chosen = fit.chosen_rows(rows)
+    assert len(chosen) == 10
+    for p in rows:
+        p.measured_s = 2.0
+    assert fit.chosen_rows(rows) == chosen
+
+
+def test_constants_were_fitted_on_at_most_a_fifth_of_what_is_kept():
+    fitted = json.loads(fit.FITTED.read_text())
+    assert all(len(ids) == len(set(ids)) for ids in fitted.values())
+
+
+@built
+def test_predicts_and_writes(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MESHBENCH_BIN", str(BIN))
+    out = tmp_path / "out"
+    assert main(["published", "--published", str(folder), "-o", str(out)]) == 0
+    assert "vTrain single node" in capsys.readouterr().out
+    with open(out / "rows.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3
+    assert all(float(r["low_s"]) < float(r["predicted_s"]) < float(r["high_s"]) for r in rows)
+    assert (out / "steps.png").stat().st_size > 10_000
+    assert json.loads((out / "summary.json").read_text())["vTrain single node"]["rows"] == 3
+
+
+@built
+def test_too_few_rows_are_refused(folder, monkeypatch, capsys):
+    monkeypatch.setenv("MESHBENCH_BIN", str(BIN))
+    assert main(["published", "--published", str(folder), "--fit", "megatron-vtrain=compute_share"]) == 2
+    assert "too few" in capsys.readouterr().out
+    assert main(["published", "--published", str(folder), "--fit", "megatron-vtrain=magic"]) == 2
+
+
+def test_a_folder_without_rows_is_refused(tmp_path, capsys):
+    assert main(["published", "--published", str(tmp_path)]) != 0
+    assert "measured_steps.csv" in capsys.readouterr().err
+
+
+@built
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason=f"{PUBLISHED} is not there")
+def test_published_rows_are_all_predicted_or_say_why(monkeypatch):
+    monkeypatch.setenv("MESHBENCH_BIN", str(BIN))
+    rows = cases.load(PUBLISHED)
+    assert all(p.words or p.skipped for p in rows)
+    some = [p for p in rows if p.words and p.source != "vTrain single node"][::12]
+    assert [q["error"] for q in fit.predict([f"{p.words} stack={p.stack}" for p in some]) if "error" in q] == []
