@@ -44,7 +44,8 @@ void check(CUptiResult code, const char* what) {
   const char* hint = "; profile=off runs without it";
   if (code == CUPTI_ERROR_UNKNOWN)
     hint =
-        "; it says so where there is no driver or no GPU: 'meshbench doctor mode=nccl+threads' tells; "
+        "; it says so where there is no driver or no GPU: 'meshbench doctor mode=nccl+threads' "
+        "tells; "
         "profile=off runs without it";
   if (code == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
     hint =
