@@ -7,55 +7,13 @@
 #include <cstring>
 
 #include "parallel/device/device.h"
+#include "tests/support/cuda_emulation/graph.h"
 #include "tests/support/cuda_emulation/heap.h"
 #include "tests/support/cuda_emulation/state.h"
 
 using namespace mb::cuda_emulation;
 
-// One recording of an event.
-struct Recording {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  std::int64_t ns = 0;
-
-  void pass() {
-    {
-      const std::lock_guard lock(mutex);
-      done = true;
-      ns = mb::now_ns();
-    }
-    changed.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return done; });
-  }
-  bool passed() {
-    const std::lock_guard lock(mutex);
-    return done;
-  }
-};
-
-struct CUevent_st {
-  std::mutex mutex;
-  bool timed = true;
-  std::shared_ptr<Recording> last;  // null: never recorded
-
-  std::shared_ptr<Recording> recording() {
-    const std::lock_guard lock(mutex);
-    return last;
-  }
-};
-
 namespace {
-
-// Runs `body` unless the call has to fail.
-template <class Body>
-cudaError_t call(const char* name, Body body) {
-  if (const cudaError_t error = enter_runtime(name)) return error;
-  return remember(body());
-}
 
 int visible_devices() { return settings().devices; }
 
@@ -94,13 +52,19 @@ bool is_pageable(const void* data) {
   return !find_range(data, range);
 }
 
-// As the driver does, a copy of pageable memory has taken place when the call returns.
+// As the driver does, a copy of pageable memory has taken place when the call returns: no graph has
+// one.
 cudaError_t copy_async(const char* name, void* to, const void* from, std::size_t bytes,
                        cudaMemcpyKind kind, cudaStream_t stream) {
+  const bool pageable = is_pageable(to) || is_pageable(from);
+  if (pageable) {
+    if (const cudaError_t error = refuse_captured(stream, cudaErrorStreamCaptureUnsupported))
+      return error;
+  }
   const int device = device_of(stream);
   const auto work = [=] { copy_now(device, to, from, bytes, kind); };
   submit(stream, {.call = name, .bytes = bytes, .kind = kind}, work);
-  if (is_pageable(to) || is_pageable(from)) drain(stream);
+  if (pageable) drain(stream);
   return cudaSuccess;
 }
 
@@ -215,6 +179,18 @@ constexpr ErrorText kErrors[] = {
      "an illegal memory access was encountered"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+     "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
+    {cudaErrorGraphExecUpdateFailure, "cudaErrorGraphExecUpdateFailure",
+     "the graph update was not performed because it included changes which violated constraints"},
 };
 }  // namespace
 
@@ -289,8 +265,8 @@ cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream
   });
 }
 
-// --- streams and events
-// -----------------------------------------------------------------------------
+// --- streams
+// --------------------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   return call("cudaStreamCreateWithPriority", [&] {
@@ -309,69 +285,22 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   });
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  forget_captured(stream);
   delete stream;
   return call("cudaStreamDestroy", [] { return cudaSuccess; });
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t error = enter_runtime("cudaStreamSynchronize")) return error;
+  if (const cudaError_t error = refuse_captured(stream, cudaErrorStreamCaptureUnsupported))
+    return remember(error);
   drain(stream);
   return enter_runtime("cudaStreamSynchronize.done");
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return call("cudaStreamQuery", [&] { return stream->idle() ? cudaSuccess : cudaErrorNotReady; });
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  return call("cudaStreamWaitEvent", [&] {
-    // The recording at this time: a later one is not waited for.
-    if (const auto recording = event->recording())
-      submit_always(stream, [recording] { recording->wait(); });
-    return cudaSuccess;
-  });
-}
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return call("cudaLaunchHostFunc", [&] {
     return submit(stream, {.call = "cudaLaunchHostFunc"}, [=] { function(data); });
-  });
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  return call("cudaEventCreateWithFlags", [&] {
-    *event = new CUevent_st;
-    (*event)->timed = !(flags & cudaEventDisableTiming);
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
-  return call("cudaEventDestroy", [] { return cudaSuccess; });
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return call("cudaEventRecord", [&] {
-    auto recording = std::make_shared<Recording>();
-    {
-      const std::lock_guard lock(event->mutex);
-      event->last = recording;
-    }
-    submit_always(stream, [recording] { recording->pass(); });
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return call("cudaEventQuery", [&] {
-    const auto recording = event->recording();
-    return !recording || recording->passed() ? cudaSuccess : cudaErrorNotReady;
-  });
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (const cudaError_t error = enter_runtime("cudaEventSynchronize")) return error;
-  if (const auto recording = event->recording()) recording->wait();
-  return enter_runtime("cudaEventSynchronize.done");
-}
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
-  return call("cudaEventElapsedTime", [&] {
-    const auto a = from->recording(), b = to->recording();
-    if (!from->timed || !to->timed || !a || !b) return cudaErrorInvalidResourceHandle;
-    if (!a->passed() || !b->passed()) return cudaErrorNotReady;
-    *ms = static_cast<float>(static_cast<double>(b->ns - a->ns) * 1e-6);
-    return cudaSuccess;
   });
 }

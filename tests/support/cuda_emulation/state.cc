@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/device/device.h"
+#include "tests/support/cuda_emulation/graph.h"
 #include "tests/support/cuda_emulation/heap.h"
 #include "workloads/base/rng.h"
 #include "workloads/ops/cuda_launch.h"
@@ -46,18 +47,6 @@ CUstream_st& stream_of(cudaStream_t stream) {
   auto& own = state().defaults[current_device()];
   if (!own) own = std::make_unique<CUstream_st>(current_device(), 7);
   return *own;
-}
-
-bool stuck(int device) {
-  const std::lock_guard lock(state().mutex);
-  return state().stuck.contains(device);
-}
-
-void sleep_before(std::uint32_t piece) {
-  const Settings& now = settings();
-  if (now.most_delay_us == 0) return;
-  const std::uint64_t bits = mix64(now.seed * 0x9e3779b97f4a7c15ull + piece);
-  std::this_thread::sleep_for(std::chrono::microseconds(bits % (now.most_delay_us + 1)));
 }
 
 }  // namespace
@@ -128,6 +117,18 @@ void fault(int device, cudaError_t error, const std::string& text) {
 
 const Settings& settings() { return state().settings; }
 
+bool stuck(int device) {
+  const std::lock_guard lock(state().mutex);
+  return state().stuck.contains(device);
+}
+
+void sleep_before(std::uint32_t piece) {
+  const Settings& now = settings();
+  if (now.most_delay_us == 0) return;
+  const std::uint64_t bits = mix64(now.seed * 0x9e3779b97f4a7c15ull + piece);
+  std::this_thread::sleep_for(std::chrono::microseconds(bits % (now.most_delay_us + 1)));
+}
+
 void observe(Observer observer) {
   const std::lock_guard lock(state().mutex);
   state().observer = std::move(observer);
@@ -143,6 +144,7 @@ cudaError_t submit(cudaStream_t stream, Activity activity, std::function<void()>
     activity.correlation = ++state().correlations;
     observer = state().observer;
   }
+  if (capture_work(on, activity, work)) return cudaSuccess;
   if (observer.submitted) observer.submitted(activity);
   on.push([activity, done = std::move(observer.done), work = std::move(work)]() mutable {
     sleep_before(activity.correlation);

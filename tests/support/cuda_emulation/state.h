@@ -26,9 +26,16 @@ int enter(const char* function, int stuck_status = 0);
 // The same, and remembers the error for cudaGetLastError.
 cudaError_t enter_runtime(const char* function);
 cudaError_t remember(cudaError_t error);
+// Runs `body` unless the call has to fail.
+template <class Body>
+cudaError_t call(const char* name, Body body) {
+  if (const cudaError_t error = enter_runtime(name)) return error;
+  return remember(body());
+}
 
 // Notes a fault, see faults(); the device is stuck in `error` from now on. From any thread.
 void fault(int device, cudaError_t error, const std::string& text);
+bool stuck(int device);
 int current_device();
 const Settings& settings();
 
@@ -67,8 +74,11 @@ struct Observer {
 };
 void observe(Observer observer);
 
+// Up to Settings::most_delay_us, by the number of the piece.
+void sleep_before(std::uint32_t piece);
 // Runs `work` on the stream, after all that was submitted to it before, unless the device is stuck
-// in an error by then. nullptr is the device's default stream, which no other stream waits for.
+// in an error by then, or adds it to the graph that the stream is captured into. nullptr is the
+// device's default stream, which no other stream waits for.
 cudaError_t submit(cudaStream_t stream, Activity activity, std::function<void()> work);
 // The same for what has to happen in any case: events.
 void submit_always(cudaStream_t stream, std::function<void()> work);
