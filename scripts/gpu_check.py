@@ -280,7 +280,7 @@ def compared(check, off, on, what):
 
 
 def graph(check):
-    return compared(check, "graph=off", "graph=on", "CUDA graph")
+    return compared(check, "graph=off", "graph=on", "CUDA graph, its capture apart")
 
 
 def tracing(check):

@@ -147,9 +147,24 @@ std::string to_text(const Case& c) {
   return text;
 }
 
+// What a step does between its first launch and its last must not want the host.
+void check_graph(const Case& c) {
+  if (!c.graph) return;
+  require(on_cuda(c.mode), "graph=on: mode=", name_of(c.mode),
+          " has no GPUs; give mode=nccl+threads, nccl+mpi or cuda+threads, or graph=off");
+  require(on_nccl(c.mode) || c.mesh.world() == 1, "graph=on: the ranks of mode=", name_of(c.mode),
+          " mesh=", c.mesh.to_text(),
+          " communicate by the host, which no graph waits for; give mode=nccl+",
+          on_mpi(c.mode) ? "mpi" : "threads", ", or graph=off");
+  require(c.model.experts == 1 || c.model.capacity_factor > 0, "graph=on: model=", c.model_name,
+          " has experts without a capacity, and the host reads how many rows each gets; give "
+          "model.capacity_factor=1.25, or graph=off");
+}
+
 void check_case(const Case& c) {
   check_step(c.model, c.mesh, c.options);
   check_machine(c.machine);
+  check_graph(c);
   require(on_mpi(c.mode) || c.mode == Mode::sim || c.mesh.world() <= 256, "mesh=", c.mesh.to_text(),
           " has ", c.mesh.world(), " ranks; mode=", name_of(c.mode),
           " takes at most 256 of them in one process, mode=sim any number");

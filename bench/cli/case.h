@@ -57,6 +57,7 @@ struct Case {
   std::int64_t seed = 1;
   int warm_up = 2, steps = 5;  // recorded steps come after the warm-up
   Verify verify = Verify::automatic;
+  bool graph = false;             // on GPUs: steps run as one CUDA graph each
   std::optional<LinkShape> link;  // of mode=threads; none: as fast as they are
   double offload_gb_per_s = 0;    // of mode=threads; 0: as memory does
   double timeout_s = 60;

@@ -290,6 +290,10 @@ const std::vector<CaseKey>& case_keys() {
                             : c.verify == Verify::off ? "off"
                                                       : "auto");
        }},
+      {"graph", "on | off",
+       "on GPUs: every step but the first is captured and runs as one CUDA graph",
+       [](Case& c, V v) { c.graph = on_off("graph", v); },
+       [](const Case& c) { return on_off_text(c.graph); }},
       {"timeout_s", "X",
        "a run in which no rank ends an instruction for so long is aborted, and each rank's place "
        "named",

@@ -81,7 +81,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;
   try {
-    const DeviceMaker make_device = devices_of(c.mode, c.mesh);
+    const DeviceMaker make_device = devices_of(c.mode, c.mesh, c.graph);
     CaseWorld world(c);
     Processes processes(*world, "measure");
     const auto executor = make_live_executor(result.plan,

@@ -89,7 +89,7 @@ CaseWorld::CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>
   }
 }
 
-DeviceMaker devices_of(Mode mode, const Mesh& mesh) {
+DeviceMaker devices_of(Mode mode, const Mesh& mesh, bool graph) {
   if (!on_cuda(mode)) return {};
   // Of the first ranks, how many are on the machine of `rank`.
   const auto neighbours = [mode](int first, int rank) {
@@ -106,7 +106,8 @@ DeviceMaker devices_of(Mode mode, const Mesh& mesh) {
           ". Give a smaller mesh, or mode=", on_mpi(mode) ? "cuda+mpi" : "cuda+threads",
           ", whose ranks share GPUs");
   return [=](int rank) {
-    return make_cuda_device({.device = neighbours(rank, rank) % devices}, kStreams, cat("g", rank));
+    return make_cuda_device({.device = neighbours(rank, rank) % devices, .graph = graph}, kStreams,
+                            cat("g", rank));
   };
 }
 

@@ -55,8 +55,9 @@ class CaseWorld {
 };
 
 // What ranks of a mode run on: GPUs of their machine, round robin, or empty, CPUs. Throws Error
-// where a mode is to have GPUs and there are none, or with NCCL fewer than ranks.
-DeviceMaker devices_of(Mode mode, const Mesh& mesh);
+// where a mode is to have GPUs and there are none, or with NCCL fewer than ranks. `graph`: as
+// graph=.
+DeviceMaker devices_of(Mode mode, const Mesh& mesh, bool graph);
 
 // The MPI world of this process; starts MPI where it has not been.
 MpiWorld& mpi_world();

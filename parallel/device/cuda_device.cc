@@ -14,6 +14,8 @@
 #include <mutex>
 #include <utility>
 
+#include "parallel/device/cuda_events.h"
+#include "parallel/device/cuda_graph.h"
 #include "parallel/device/worker_stream.h"
 #include "parallel/plan/plan.h"
 #include "workloads/base/cuda_check.h"
@@ -24,34 +26,6 @@
 
 namespace mb {
 namespace {
-
-// Events that are made once and recorded anew in every step.
-class EventPool {
- public:
-  explicit EventPool(unsigned flags) : flags_(flags) {}
-  ~EventPool() {
-    for (cudaEvent_t event : events_) cudaEventDestroy(event);
-  }
-  EventPool(const EventPool&) = delete;
-  EventPool& operator=(const EventPool&) = delete;
-
-  cudaEvent_t take() {
-    if (used_ == events_.size()) {
-      cudaEvent_t made = nullptr;
-      check(cudaEventCreateWithFlags(&made, flags_), "cudaEventCreateWithFlags");
-      events_.push_back(made);
-    }
-    return events_[used_++];
-  }
-  std::size_t used() const { return used_; }
-  cudaEvent_t at(std::size_t index) const { return events_[index]; }
-  void reuse() { used_ = 0; }
-
- private:
-  const unsigned flags_;
-  std::vector<cudaEvent_t> events_;
-  std::size_t used_ = 0;
-};
 
 class PinnedMemory {
  public:
@@ -132,18 +106,22 @@ class CudaStream {
             " was submitted as one that nobody waits for");
     return at->event;
   }
-  // All is done: a new step may use the events again.
-  void reuse_events() {
+  // All is done: a new step may use the events again. Those that are to be `captured` are points of
+  // a graph and cannot be asked whether they have passed.
+  void reuse_events(bool captured) {
     const std::lock_guard lock(mutex_);
+    before_ += static_cast<std::int64_t>(awaited_.size());
+    seen_ = 0;
+    captured_ = captured;
     awaited_.clear();
     events_.reuse();
     earlier_ = worker.submitted();
-    before_ += static_cast<std::int64_t>(std::exchange(seen_, 0));
   }
   // How many events have passed.
   std::int64_t passed() {
     const std::lock_guard lock(mutex_);
-    while (seen_ < awaited_.size() && worker.progress().passed(awaited_[seen_].ticket) &&
+    while (!captured_ && seen_ < awaited_.size() &&
+           worker.progress().passed(awaited_[seen_].ticket) &&
            cudaEventQuery(awaited_[seen_].event) == cudaSuccess)
       ++seen_;
     return before_ + static_cast<std::int64_t>(seen_);
@@ -158,6 +136,7 @@ class CudaStream {
   std::vector<Awaited> awaited_;              // in this step, by ticket
   std::size_t seen_ = 0;                      // of those, have passed
   std::int64_t before_ = 0;                   // in earlier steps
+  bool captured_ = false;
 };
 
 // A time of the device on the host's clock.
@@ -169,7 +148,7 @@ struct Reference {
 class CudaDevice final : public Device {
  public:
   CudaDevice(const CudaOptions& options, int streams, const std::string& name)
-      : device_(options.device), text_(cat("cuda device ", device_)) {
+      : device_(options.device), graphs_(options.graph), text_(cat("cuda device ", device_)) {
     use();
     int least = 0, greatest = 0;
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
@@ -189,6 +168,7 @@ class CudaDevice final : public Device {
     failure_.skip_all();
     drain();
     for (auto& stream : streams_) stream->worker.stop();
+    graph_.abandon();
     for (auto& stream : streams_) cudaStreamSynchronize(stream->native);
     cudaStreamSynchronize(control_);
     streams_.clear();
@@ -230,13 +210,20 @@ class CudaDevice final : public Device {
     at(stream).ops().prepare(op);
   }
 
+  // The first step runs as it is enqueued: libraries set up what no graph can have in it.
   void begin_step(bool record) override {
     use();
+    const bool captures = graphs_ && steps_++ > 0;
     for (auto& stream : streams_) {
-      stream->reuse_events();
+      stream->reuse_events(captures);
       stream->marks.reuse();
     }
+    records_ = record;
     if (record) align();
+    if (!captures) return;
+    std::vector<cudaStream_t> natives;
+    for (const auto& stream : streams_) natives.push_back(stream->native);
+    graph_.begin(natives);
   }
 
   Event submit(int stream, std::function<void()> work, bool awaited) override {
@@ -246,10 +233,14 @@ class CudaDevice final : public Device {
     CudaStream& on = at(stream);
     const std::int64_t ticket = on.worker.submitted() + 1;
     if (!awaited && (ticket - on.earlier()) % kMostUnseen != 0) {
-      on.worker.submit(std::move(work));
+      on.worker.submit([this, work = std::move(work)] {
+        const auto lock = graph_.lock();
+        work();
+      });
     } else {
       const cudaEvent_t event = on.event_for(ticket);
-      on.worker.submit([&on, event, work = std::move(work)] {
+      on.worker.submit([this, &on, event, work = std::move(work)] {
+        const auto lock = graph_.lock();
         work();
         check(cudaEventRecord(event, on.native), "cudaEventRecord");
       });
@@ -267,7 +258,8 @@ class CudaDevice final : public Device {
     const cudaEvent_t passes = other.event_of(event.ticket);
     if (!passes) return;  // done, as it is of an earlier step
     if (mutated("device_waits_left_out")) return;
-    waiter.worker.wait_for(other.worker.progress(), event.ticket, [&waiter, passes] {
+    waiter.worker.wait_for(other.worker.progress(), event.ticket, [this, &waiter, passes] {
+      const auto lock = graph_.lock();
       check(cudaStreamWaitEvent(waiter.native, passes, 0), "cudaStreamWaitEvent");
     });
   }
@@ -276,6 +268,7 @@ class CudaDevice final : public Device {
     use();
     drain();
     failure_.rethrow();
+    if (graph_.captures()) graph_.launch(records_ ? 1 : 0);
     for (std::size_t s = 0; s < streams_.size(); ++s) {
       const cudaError_t error = cudaStreamSynchronize(streams_[s]->native);
       if (error != cudaSuccess)
@@ -331,7 +324,10 @@ class CudaDevice final : public Device {
   // Number of a stream's mark and, above it, the stream; never 0.
   std::int64_t mark(int stream) override {
     CudaStream& on = at(stream);
-    check(cudaEventRecord(on.marks.take(), on.native), "cudaEventRecord");
+    check(cudaEventRecordWithFlags(
+              on.marks.take(), on.native,
+              graph_.captures() ? cudaEventRecordExternal : cudaEventRecordDefault),
+          "cudaEventRecordWithFlags");
     return (std::int64_t{stream} << kMarkBits) + static_cast<std::int64_t>(on.marks.used());
   }
   void resolve(std::vector<Span>& spans) override {
@@ -410,6 +406,7 @@ class CudaDevice final : public Device {
   }
 
   const int device_;
+  const bool graphs_;
   const std::string text_;
   mutable std::mutex mutex_;
   std::vector<cuda::Memory> memories_;  // this and the next: guarded by mutex_
@@ -417,6 +414,9 @@ class CudaDevice final : public Device {
   std::vector<std::unique_ptr<PinnedMemory>> shown_;  // by stream
   Failure failure_;
   std::vector<std::unique_ptr<CudaStream>> streams_;
+  StepGraph graph_;
+  std::int64_t steps_ = 0;
+  bool records_ = false;            // in this step
   cudaStream_t control_ = nullptr;  // of what is not in a step
   EventPool alignment_{cudaEventDefault};
   Reference reference_;

@@ -28,6 +28,9 @@ std::vector<CudaFacts> cuda_facts();
 struct CudaOptions {
   int device = 0;
   bool tf32 = false;  // products of fp32 may round operands to ten bits of mantissa
+  // Steps but the first run as one CUDA graph each: nothing in them may call Device::finish(), and
+  // passed() tells of them once they are done.
+  bool graph = false;
 };
 // Streams as in make_cpu_device(): each is a worker thread that enqueues on a CUDA stream.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options, int streams,

@@ -2,7 +2,7 @@
 
 namespace mb::test {
 
-DeviceMaker devices() { return {}; }
+DeviceMaker devices(bool) { return {}; }
 std::unique_ptr<World> world_over(World&) { return nullptr; }
 double order_factor() { return 1; }
 std::string rank_text(int rank) { return cat("rank ", rank); }

@@ -4,9 +4,9 @@
 
 namespace mb::test {
 
-DeviceMaker devices() {
-  return [](int rank) {
-    return make_cuda_device({.device = rank % cuda_devices()}, kStreams, cat("g", rank));
+DeviceMaker devices(bool graph) {
+  return [graph](int rank) {
+    return make_cuda_device({.device = rank % cuda_devices(), .graph = graph}, kStreams, cat("g", rank));
   };
 }
 std::string rank_text(int rank) {

@@ -10,7 +10,8 @@
 
 namespace mb::test {
 
-DeviceMaker devices();
+// `graph`: steps of GPUs run as CUDA graphs.
+DeviceMaker devices(bool graph = false);
 // How they communicate if not by what `hosts` has, to which it keeps a reference; else null.
 std::unique_ptr<World> world_over(World& hosts);
 // How much further apart than by the order of threads' additions results may be.

@@ -19,7 +19,7 @@ Trainer::Trainer(const ModelConfig& model, const Mesh& mesh, StepOptions options
       static_cast<int>(train.global_batch / mesh.data_size() / options.micro_batch);
   plan_ = plan_step(model, mesh, options);
   validate(plan_);
-  const LiveSettings settings{.make_device = train.on_cpu ? DeviceMaker() : devices(),
+  const LiveSettings settings{.make_device = train.on_cpu ? DeviceMaker() : devices(train.graph),
                               .init = train.init,
                               .batches = train.batches ? train.batches : markov_.get(),
                               .timeout_s = 30,
@@ -56,6 +56,7 @@ Case case_of(const std::string& words) { return parse_case(split_words(words)); 
 
 Trained train(const Case& c, TrainOptions options) {
   options.global_batch = c.global_batch;
+  options.graph = c.graph;
   return train(c.model, c.mesh, c.options, options);
 }
 

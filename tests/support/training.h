@@ -28,6 +28,7 @@ struct TrainOptions {
   bool poison = false;
   bool on_threads = false;  // of this process, under mpirun too
   bool on_cpu = false;      // whatever devices() says
+  bool graph = false;       // of GPUs, as the case's key
 };
 
 // Under mpirun a case runs where it has as many ranks as were started,

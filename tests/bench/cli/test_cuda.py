@@ -80,6 +80,38 @@ def test_ranks_with_gpus_of_their_own_communicate_by_nccl(tmp_path):
     assert len(row["cuda"]["devices"]) == 4
 
 
+@pytest.mark.parametrize("words", [
+    ["mode=cuda+threads", "mesh=dp1", "offload=all", "dropout=0.1"],
+    ["mode=nccl+threads", "mesh=dp2", "zero=2"],
+    ["mode=nccl+threads", "mesh=pp2.dp2.tp2", "zero=3", "sequence_parallel=on"],
+    ["mode=nccl+threads", "mesh=ep2", "model=moe-tiny", "model.capacity_factor=1.25"],
+])
+def test_steps_as_graphs_train_to_the_same_bits(words, tmp_path):
+    rows = {}
+    for graph in ("off", "on"):
+        out = tmp_path / f"{graph}.json"
+        case = {word.split("=")[0]: word for word in [*SMALL, "steps=4", *words]}
+        done = run("run", *case.values(), f"graph={graph}", "-o", out)
+        if "this build has no NCCL" in done.stderr:
+            pytest.skip("no nccl.h here")
+        assert done.returncode == 0, done.stderr
+        rows[graph] = row_at(out)
+        assert rows[graph]["verified"]["ok"]
+    assert rows["on"]["training"]["losses"] == rows["off"]["training"]["losses"]
+    assert "graph=on" in rows["on"]["case"] and "graph" not in rows["off"]["case"]
+
+
+@pytest.mark.parametrize("words, says", [
+    (["mode=threads"], "graph=on: mode=threads has no GPUs; give mode=nccl+threads, nccl+mpi or cuda+threads"),
+    (["mode=sim"], "graph=on: mode=sim has no GPUs"),
+    (["mode=cuda+threads", "mesh=dp2"], "communicate by the host, which no graph waits for; give mode=nccl+threads"),
+    (["mode=nccl+threads", "mesh=ep2", "model=moe-tiny"], "give model.capacity_factor=1.25, or graph=off"),
+])
+def test_no_graph_where_a_step_wants_the_host(words, says):
+    case = {word.split("=")[0]: word for word in [*SMALL, *words]}
+    assert says in message_of(run("check", *case.values(), "graph=on", program=BIN / "meshbench"))
+
+
 def test_nccl_wants_a_gpu_for_each_rank():
     done = run("run", *SMALL, "mode=nccl+threads", "mesh=dp4", EMULATED_DEVICES="2")
     assert "mesh=dp4 has 4 ranks on this machine, and NCCL wants a GPU for each; the driver shows 2" in message_of(done)

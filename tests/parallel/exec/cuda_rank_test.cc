@@ -42,6 +42,24 @@ TEST_F(CudaRank, TrainsToTheSameBitsHoweverSlowStreamsAre) {
   }
 }
 
+TEST_F(CudaRank, TrainsToTheSameBitsWithAGraphForEachStep) {
+  for (const char* words :
+       {"model=gpt-tiny global_batch=8 dropout=0.1 offload=all recompute=full dtype=bf16",
+        "model=moe-tiny model.capacity_factor=1.25 global_batch=8"}) {
+    const auto trained_with = [&](const char* graph) {
+      return test::train(test::case_of(cat(words, " mode=cuda+threads graph=", graph)),
+                         {.steps = 3, .poison = true});
+    };
+    const test::Trained calm = trained_with("off");
+    EXPECT_EQ(emulation::calls("cudaGraphLaunch"), 0);
+    emulation::reset({.devices = 4, .most_delay_us = 20});
+    EXPECT_TRUE(equal(trained_with("on"), calm)) << words;
+    EXPECT_EQ(emulation::calls("cudaGraphLaunch"), 2);
+    EXPECT_EQ(emulation::calls("cudaGraphInstantiate"), 1);
+    emulation::reset({.devices = 4});
+  }
+}
+
 TEST_F(CudaRank, TrainsAsOneRankOnACpu) {
   const Case c = test::case_of(cat(kRich, " dtype=fp64"));
   const test::TrainOptions two{.steps = 2};
