@@ -92,10 +92,11 @@ struct Ranks {
       return;
     }
     world.emplace(c);
-    executor = make_live_executor(
-        plan,
-        {.make_device = devices_of(c.mode), .batches = batches.get(), .timeout_s = c.timeout_s},
-        **world);
+    executor = make_live_executor(plan,
+                                  {.make_device = devices_of(c.mode, c.mesh),
+                                   .batches = batches.get(),
+                                   .timeout_s = c.timeout_s},
+                                  **world);
     for (int i = 0; i < c.warm_up; ++i) executor->step();
   }
 
