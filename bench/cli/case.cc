@@ -156,6 +156,10 @@ void check_case(const Case& c) {
   require(!on_cuda(c.mode) || c.offload_gb_per_s == 0, "offload_gb_per_s=", c.offload_gb_per_s,
           " slows copies of mode=threads down; those of mode=", name_of(c.mode),
           " go over the device's own link");
+  require(on_cuda(c.mode) || c.profile != Profile::cupti,
+          "profile=cupti traces GPUs, and mode=", name_of(c.mode),
+          " has none; give mode=cuda+threads, cuda+mpi, nccl+threads or nccl+mpi, or leave "
+          "profile= out");
   check_stack(c.stack);
   require(c.mode != Mode::sim || !c.stack.fp8_matmul || c.machine.fp8_tflops > 0,
           "stack=", c.stack.name, " multiplies in fp8, and machine=", c.machine.name,

@@ -290,6 +290,20 @@ const std::vector<CaseKey>& case_keys() {
                             : c.verify == Verify::off ? "off"
                                                       : "auto");
        }},
+      {"profile", "auto | cupti | off",
+       "modes with GPUs: trace as many steps again by CUPTI, which tells each instruction's "
+       "kernels; "
+       "auto: where this build and node let it",
+       [](Case& c, V v) {
+         c.profile = choice<Profile>(
+             "profile", v,
+             {{"auto", Profile::automatic}, {"cupti", Profile::cupti}, {"off", Profile::off}});
+       },
+       [](const Case& c) {
+         return std::string(c.profile == Profile::cupti ? "cupti"
+                            : c.profile == Profile::off ? "off"
+                                                        : "auto");
+       }},
       {"timeout_s", "X",
        "a run in which no rank ends an instruction for so long is aborted, and each rank's place "
        "named",
