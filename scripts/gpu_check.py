@@ -160,7 +160,7 @@ def operations(check):
 
 
 def verified(check, words):
-    row = check.meshbench("run", f"{ON_ONE_GPU} {words} steps=2 warm_up=1")
+    row = check.meshbench("run", f"{ON_ONE_GPU} {words} profile=off steps=2 warm_up=1")
     told = row.get("verified") or {}
     if not told.get("ok"):
         raise Failed("its numbers are not those of one rank in fp64", told)
@@ -180,7 +180,7 @@ def oracle(check):
 
 
 def nccl(check):
-    row = check.meshbench("run", "mode=nccl+threads model=gpt-tiny mesh=dp1 steps=2 warm_up=1")
+    row = check.meshbench("run", "mode=nccl+threads model=gpt-tiny mesh=dp1 profile=off steps=2 warm_up=1")
     if not (row.get("verified") or {}).get("ok"):
         raise Failed("its numbers are not those of one rank in fp64", row.get("verified"))
     return "one rank equals one rank in fp64", {"nccl": row.get("nccl"), "verified": row["verified"]}
@@ -235,7 +235,7 @@ def memory_of(row):
 def step(check, words, extra=""):
     trace = check.out / "trace.json"
     trace.unlink(missing_ok=True)
-    row = check.meshbench("run", f"{ON_ONE_GPU} {words} {STEP_WORDS} {extra}".strip(), 90,
+    row = check.meshbench("run", f"{ON_ONE_GPU} {words} {STEP_WORDS} profile=off {extra}".strip(), 90,
                           ["--trace", str(trace)])
     flops_per_s = value(row, "model_flops_per_s")
     peak = check.peak_flops_per_s
@@ -284,7 +284,16 @@ def graph(check):
 
 
 def tracing(check):
-    return compared(check, "profile=off", "profile=cupti", "CUPTI")
+    """Steps that CUPTI traces beside those before them that it does not, and its times beside device events'."""
+    row = check.meshbench("run", f"{ON_ONE_GPU} {STEPS[-1]} {STEP_WORDS} profile=cupti", 90)
+    cupti = row["profile"]["cupti"]
+    records = cupti["records"]
+    lost = {name: n for name, n in records.items() if name in ("dropped", "without_time") and n}
+    if lost or not records["placed"] or not cupti["end_difference"]:
+        raise Failed(f"of its records {', '.join(f'{n} {name}' for name, n in lost.items()) or 'none has its instruction'}",
+                     cupti)
+    return (f"CUPTI adds {100 * cupti['overhead']:.1f} % to the step; ends of instructions are at most "
+            f"{1e6 * cupti['end_difference']['s']:.0f} us from device events'"), cupti
 
 
 PARTS = [build, node, operations, ranks, oracle, nccl, peaks, steps, memory, graph, tracing]

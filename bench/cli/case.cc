@@ -159,6 +159,9 @@ void check_graph(const Case& c) {
   require(c.model.experts == 1 || c.model.capacity_factor > 0, "graph=on: model=", c.model_name,
           " has experts without a capacity, and the host reads how many rows each gets; give "
           "model.capacity_factor=1.25, or graph=off");
+  require(c.profile != Profile::cupti,
+          "graph=on profile=cupti: CUPTI leads all of a graph back to its one launch, and no "
+          "instruction gets its kernels; give profile=off, or graph=off");
 }
 
 void check_case(const Case& c) {
@@ -171,6 +174,10 @@ void check_case(const Case& c) {
   require(!on_cuda(c.mode) || c.offload_gb_per_s == 0, "offload_gb_per_s=", c.offload_gb_per_s,
           " slows copies of mode=threads down; those of mode=", name_of(c.mode),
           " go over the device's own link");
+  require(on_cuda(c.mode) || c.profile != Profile::cupti,
+          "profile=cupti traces GPUs, and mode=", name_of(c.mode),
+          " has none; give mode=cuda+threads, cuda+mpi, nccl+threads or nccl+mpi, or leave "
+          "profile= out");
   check_stack(c.stack);
   require(c.mode != Mode::sim || !c.stack.fp8_matmul || c.machine.fp8_tflops > 0,
           "stack=", c.stack.name, " multiplies in fp8, and machine=", c.machine.name,

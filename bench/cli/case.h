@@ -37,6 +37,7 @@ constexpr bool on_cuda(Mode mode) {
   return mode == Mode::cuda_threads || mode == Mode::cuda_mpi || on_nccl(mode);
 }
 enum class Verify : std::uint8_t { automatic, on, off };
+enum class Profile : std::uint8_t { automatic, cupti, off };
 
 struct Case {
   std::string model_name = "gpt-1m";  // a known name, or @FILE
@@ -57,9 +58,10 @@ struct Case {
   std::int64_t seed = 1;
   int warm_up = 2, steps = 5;  // recorded steps come after the warm-up
   Verify verify = Verify::automatic;
-  bool graph = false;             // on GPUs: steps run as one CUDA graph each
-  std::optional<LinkShape> link;  // of mode=threads; none: as fast as they are
-  double offload_gb_per_s = 0;    // of mode=threads; 0: as memory does
+  bool graph = false;                    // on GPUs: steps run as one CUDA graph each
+  std::optional<LinkShape> link;         // of mode=threads; none: as fast as they are
+  double offload_gb_per_s = 0;           // of mode=threads; 0: as memory does
+  Profile profile = Profile::automatic;  // of modes with GPUs
   double timeout_s = 60;
 };
 

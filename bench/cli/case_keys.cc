@@ -294,6 +294,20 @@ const std::vector<CaseKey>& case_keys() {
        "on GPUs: every step but the first is captured and runs as one CUDA graph",
        [](Case& c, V v) { c.graph = on_off("graph", v); },
        [](const Case& c) { return on_off_text(c.graph); }},
+      {"profile", "auto | cupti | off",
+       "modes with GPUs: trace as many steps again by CUPTI, which tells each instruction's "
+       "kernels; "
+       "auto: where this build and node let it",
+       [](Case& c, V v) {
+         c.profile = choice<Profile>(
+             "profile", v,
+             {{"auto", Profile::automatic}, {"cupti", Profile::cupti}, {"off", Profile::off}});
+       },
+       [](const Case& c) {
+         return std::string(c.profile == Profile::cupti ? "cupti"
+                            : c.profile == Profile::off ? "off"
+                                                        : "auto");
+       }},
       {"timeout_s", "X",
        "a run in which no rank ends an instruction for so long is aborted, and each rank's place "
        "named",

@@ -8,7 +8,9 @@ namespace mb {
 std::map<std::string, Fact> params_of(const Case& c) {
   std::map<std::string, Fact> params;
   for (const CaseKey& key : case_keys()) {
-    if ((key.name != "machine" && key.name != "stack") || c.mode == Mode::sim)
+    const bool of_sim = key.name == "machine" || key.name == "stack",
+               of_cuda = key.name == "profile" || key.name == "graph";
+    if ((!of_sim || c.mode == Mode::sim) && (!of_cuda || on_cuda(c.mode)))
       params[std::string(key.name)] = key.get(c);
   }
   params["parameters"] = parameter_count(c.model);

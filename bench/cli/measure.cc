@@ -5,6 +5,7 @@
 
 #include "bench/cli/commands.h"
 #include "bench/cli/ranks.h"
+#include "bench/profile/cupti.h"
 #include "parallel/exec/processes.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/validate.h"
@@ -81,6 +82,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;
   try {
+    if (c.profile == Profile::cupti) check_cupti();
     const DeviceMaker make_device = devices_of(c.mode, c.mesh, c.graph);
     CaseWorld world(c);
     Processes processes(*world, "measure");
@@ -116,6 +118,8 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
     result.results.memory = measured_memory(*executor, c.mesh.world());
     result.results.traffic = counted_traffic(result.plan, *executor);
     if (on_cuda(c.mode)) result.cuda = cuda_facts();
+    result.traced = trace_steps(c, result.plan, (*world).local_ranks(), *executor, processes,
+                                [&] { return progress(total, total); });
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Error& error) {
@@ -157,6 +161,7 @@ Measured measure_one_step(Case c) {
   c.warm_up = 0;
   c.steps = 1;
   c.verify = Verify::off;
+  c.profile = Profile::off;
   return measure(launched(std::move(c), "run"), [](int, int) { return true; });
 }
 

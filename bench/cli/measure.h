@@ -10,6 +10,7 @@
 #include "bench/analysis/run_report.h"
 #include "bench/analysis/verify.h"
 #include "bench/cli/case.h"
+#include "bench/cli/trace_steps.h"
 #include "parallel/device/cuda_device.h"
 #include "parallel/exec/executor.h"
 
@@ -25,6 +26,7 @@ struct Measured {
   std::string not_verified;            // why there is none
   std::string data;                    // where tokens came from
   std::vector<CudaFacts> cuda;         // devices of this process's machine, while its ranks ran
+  TracedSteps traced;                  // after the recorded ones; their training is not kept
   std::optional<double> entropy_nats;  // the least loss that any model can reach on it, where known
 };
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "bench/cli/ranks.h"
+#include "parallel/device/cuda_device.h"
 #include "workloads/base/error.h"
+#include "workloads/ops/cuda_peak.h"
 #include "workloads/ops/launch.h"
 #include "workloads/ops/peak.h"
 
@@ -24,6 +26,31 @@ int cores_of(const Case& c) {
   return on_mpi(c.mode) ? mpi_world().cores() : std::min(c.mesh.world(), usable_cores());
 }
 
+// GPUs that the ranks are on, as every machine has as many as this one.
+int gpus_of(const Case& c) {
+  const int here = cuda_devices();
+  if (!on_mpi(c.mode)) return std::min(c.mesh.world(), here);
+  int gpus = 0;
+  for (const MpiWorld::Host& host : mpi_world().hosts()) gpus += std::min(host.ranks, here);
+  return gpus;
+}
+
+// By a product that is large enough for any GPU.
+Peak gpu_peak(const Case& c) {
+  const DType dtype = c.options.dtype;
+  const std::int64_t n = size_of(dtype) == 2 ? 8192 : 4096;
+  Peak peak{c.mesh.world(), std::nullopt, ""};
+  try {
+    peak.devices = gpus_of(c);
+    peak.flops_per_s = measure_gemm(dtype, /*tf32=*/false, {n, n, n});
+    peak.source = cat(name_of(dtype), " product of ", n, "x", n, "x", n,
+                      " by cuBLASLt, measured on the first GPU before the run");
+  } catch (const Error& error) {
+    peak.source = cat("the matmul rate of this GPU is not measured: ", error.what());
+  }
+  return peak;
+}
+
 }  // namespace
 
 Peak peak_of(const Case& c) {
@@ -34,8 +61,7 @@ Peak peak_of(const Case& c) {
                                                : name_of(c.options.dtype),
                 ", dense")};
   }
-  if (on_cuda(c.mode))
-    return {c.mesh.world(), std::nullopt, "the matmul rate of this GPU is not measured"};
+  if (on_cuda(c.mode)) return gpu_peak(c);
   const int devices = cores_of(c);
   const DType dtype = c.options.dtype, main = main_dtype(dtype);
   if (dtype != main && !matmul_backend(dtype).ends_with(" in fp32"))

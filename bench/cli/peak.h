@@ -13,8 +13,9 @@ struct Peak {
   std::optional<double> flops_per_s;  // of one device: dense, for what its matmuls compute in
   std::string source;                 // "FMA rate measured on this core", or why there is none
 };
-// mode=threads and mpi: measured on the spot (50 ms), one device for each rank up to the cores that
-// there are. mode=sim: the machine's datasheet.
+// Modes with GPUs: a product by cuBLASLt, measured on the spot (half a second). mode=threads and
+// mpi: measured on the spot (50 ms), one device for each rank up to the cores that there are.
+// mode=sim: the machine's datasheet.
 Peak peak_of(const Case& c);
 
 // Cores that this process may run on.

@@ -10,6 +10,7 @@
 #include "bench/cli/measure.h"
 #include "bench/cli/outputs.h"
 #include "bench/cli/peak.h"
+#include "bench/cli/profile_text.h"
 #include "bench/cli/ranks.h"
 #include "bench/cli/run_text.h"
 #include "bench/report/output.h"
@@ -160,7 +161,10 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
     row["prediction"] = prediction_of(c, measured);
   }
   if (on_mpi(c.mode)) add_mpi(row, measured.results.clock_uncertainty_ns);
-  if (on_cuda(c.mode)) row["cuda"] = cuda_json(measured);
+  if (on_cuda(c.mode)) {
+    row["cuda"] = cuda_json(measured);
+    row["profile"] = profile_json(measured);
+  }
   if (on_nccl(c.mode)) row["nccl"] = nccl_json();
   if (!measured.training.empty()) {
     Json losses = Json::array();

@@ -8,6 +8,7 @@
 
 #include "bench/analysis/stats.h"
 #include "bench/cli/memory_text.h"
+#include "bench/cli/profile_text.h"
 #include "bench/cli/ranks.h"
 #include "bench/report/table.h"
 #include "parallel/comm/nccl_world.h"
@@ -204,6 +205,10 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
     line("", size_of_metric("process_peak_rss_bytes") +
                  " resident in this process, all ranks and the check of the first step included");
   if (on_cuda(c.mode)) line("", device_memory_text(measured.cuda));
+  if (on_cuda(c.mode)) {
+    const std::vector<std::string> lines = profile_lines(measured);
+    for (std::size_t i = 0; i < lines.size(); ++i) line(i == 0 ? "traced" : "", lines[i]);
+  }
   line("verified", verification_text(measured));
   return text;
 }
@@ -404,6 +409,7 @@ std::string run_text(const Case& c, const Measured& measured, const RunReport& r
                       report.memory.stage) +
           memory_text(report.memory);
   if (!report.traffic.empty()) text += traffic_text(report);
+  text += profile_table(measured);
   return text;
 }
 

@@ -172,15 +172,6 @@ void end_instruction() {
   cuptiActivityPopExternalCorrelationId(kOurs, &last);
 }
 
-void check_version() {
-  std::uint32_t library = 0;
-  check(cuptiGetVersion(&library), "cuptiGetVersion");
-  // Records are laid out as the library's own header has them.
-  require(library / 10000 == CUPTI_API_VERSION / 10000, "CUPTI ", library,
-          " is loaded, and this program was built for ", CUPTI_API_VERSION,
-          "; put the libcupti of the toolkit that it was built with first in LD_LIBRARY_PATH");
-}
-
 // All that start_cupti() has done, as far as it came.
 void undo() {
   set_instruction_hook({});
@@ -192,9 +183,18 @@ void undo() {
 
 }  // namespace
 
+void check_cupti() {
+  std::uint32_t library = 0;
+  check(cuptiGetVersion(&library), "cuptiGetVersion");
+  // Records are laid out as the library's own header has them.
+  require(library / 10000 == CUPTI_API_VERSION / 10000, "CUPTI ", library,
+          " is loaded, and this program was built for ", CUPTI_API_VERSION,
+          "; put the libcupti of the toolkit that it was built with first in LD_LIBRARY_PATH");
+}
+
 void start_cupti() {
   require(!collector().on, "CUPTI collects already");
-  check_version();
+  check_cupti();
   for (std::size_t k = collector().made; k < kAtFirst; ++k, ++collector().made)
     collector().free.push_back(make_buffer());
   check(cuptiSubscribe(&collector().subscriber, nothing, nullptr), "cuptiSubscribe");

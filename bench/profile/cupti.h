@@ -9,6 +9,10 @@
 
 namespace mb {
 
+// Throws Error where start_cupti() could never work: in this build, or with the library that is
+// loaded. Attaches nothing to the process.
+void check_cupti();
+
 // Starts to collect, and tells CUPTI from then on which instruction a launch is for. Times are of
 // now_ns(). Once per process at a time, between steps. Throws Error, with what would help, where
 // this build has no CUPTI, there is no GPU, the user may not, or another profiler is attached.

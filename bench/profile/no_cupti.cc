@@ -13,6 +13,7 @@ namespace {
 
 }  // namespace
 
+void check_cupti() { refuse(); }
 void start_cupti() { refuse(); }
 ActivityRecords stop_cupti() { refuse(); }
 

@@ -63,6 +63,10 @@ else:
            "memory": {{"classes": [{{"class": "parameter", "plan_bytes": 8, "measured_bytes": 8}}],
                       "total": {{"plan_bytes": 8, "measured_bytes": 2**30}}}},
            "cuda": {{"devices": [{{"used_bytes": 2 * 2**30}}]}}}}
+    if "profile=cupti" in words:
+        lost = 3 if (folder / "lost_records").exists() else 0
+        row["profile"] = {{"cupti": {{"overhead": 0.02, "end_difference": {{"s": 5e-6}}, "records": {{
+            "placed": 10, "dropped": lost, "without_time": 0, "out_of_window": 0, "uncorrelated": 1}}}}}}
     print(json.dumps(row))
 '''
 
@@ -102,6 +106,16 @@ def test_all_parts_pass_and_say_what_they_saw(build):
     assert first["seconds_by_operation"] == {"matmul": 0.004, "norm": 0.0005}
     assert parts["memory"]["result"] == "plan and count agree, 1.0 GiB; the driver says 2.0 GiB"
     assert parts["graph"]["details"]["ratio"] == pytest.approx(1 / 1.1)
+    assert parts["tracing"]["result"] == ("CUPTI adds 2.0 % to the step; ends of instructions are at most 5 us from "
+                                          "device events'")
+
+
+def test_lost_records_fail_the_tracing_part(build):
+    (build / "bin" / "lost_records").write_text("")
+    done, parts = run(build)
+    assert done.returncode == 1
+    assert [name for name, part in parts.items() if part["status"] == "failed"] == ["tracing"]
+    assert parts["tracing"]["result"] == "of its records 3 dropped"
 
 
 def test_a_part_that_fails_says_why_and_leaves_the_others_alone(build):

@@ -6,7 +6,8 @@ namespace mb::test {
 
 DeviceMaker devices(bool graph) {
   return [graph](int rank) {
-    return make_cuda_device({.device = rank % cuda_devices(), .graph = graph}, kStreams, cat("g", rank));
+    return make_cuda_device({.device = rank % cuda_devices(), .graph = graph}, kStreams,
+                            cat("g", rank));
   };
 }
 std::string rank_text(int rank) {

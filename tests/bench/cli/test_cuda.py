@@ -45,7 +45,53 @@ def test_ranks_share_gpus_in_turn_and_train_as_one_rank_does(tmp_path):
     assert row["cuda"]["clock_uncertainty_ns"] > 0
     assert all(entry["equal"] for entry in row["traffic"])
     assert row["metrics"]["step_s"]["samples"] and row["metrics"]["bubble_fraction_own_cores"]["reason"]
-    assert row["peak"]["flops_per_s"] is None
+    assert row["peak"]["flops_per_s"] is None and row["peak"]["devices"] == 3
+
+
+def traced(tmp_path, *words, **environment):
+    """The block "profile" of a run on emulated GPUs, and what it printed."""
+    out = tmp_path / "row.json"
+    done = run("run", *SMALL, "mode=cuda+threads", "-o", out, *words, **environment)
+    if "this build has no CUPTI" in done.stdout + done.stderr:
+        pytest.skip("no cupti.h here")
+    assert done.returncode == 0, done.stderr
+    return row_at(out)["profile"], done.stdout
+
+
+def test_steps_are_traced_by_cupti_after_those_that_count(tmp_path):
+    profile, text = traced(tmp_path, "mesh=dp2", EMULATED_DEVICES="2")
+    assert profile["source"] == "cupti" and profile["reason"] is None
+    cupti = profile["cupti"]
+    assert (cupti["steps"], cupti["ranks"]) == (2, 2)
+    assert cupti["overhead"] == pytest.approx(cupti["traced_step_s"] / cupti["untraced_step_s"] - 1)
+    records = cupti["records"]
+    assert records["placed"] > 0 and records["dropped"] == records["without_time"] == 0
+    classes = {c["class"]: c for c in cupti["classes"]}
+    assert sum(c["kernels"] + c["copies"] for c in classes.values()) == records["placed"]
+    # Every product is a launch of its own, and is launched once in each step of each rank.
+    assert classes["matmul"]["kernels"] == classes["matmul"]["instructions"] > 0
+    assert classes["matmul"]["instructions"] % 4 == 0
+    assert cupti["end_difference"]["label"] and cupti["begin_difference"]["rank"] in (0, 1)
+    assert "traced          by CUPTI, in 2 steps after the recorded ones" in text
+    assert "Work of the GPUs by CUPTI" in text
+
+
+def test_records_without_a_time_are_counted(tmp_path):
+    records = traced(tmp_path, EMULATED_CUPTI_FAULTS="5")[0]["cupti"]["records"]
+    assert records["without_time"] > 0 and records["placed"] > 0
+
+
+def test_where_cupti_cannot_trace_device_events_time_and_the_reason_is_told(tmp_path):
+    not_permitted = {"EMULATED_CUPTI": "35"}
+    profile, text = traced(tmp_path, **not_permitted)
+    assert profile["source"] == "device_events" and profile["cupti"] is None
+    assert "the driver lets root alone profile" in profile["reason"]
+    assert "traced          by device events alone: cuptiActivityEnable: " in text
+    assert traced(tmp_path, "profile=off")[0]["reason"] == "profile=off"
+    done = run("run", *SMALL, "mode=cuda+threads", "profile=cupti", **not_permitted)
+    assert done.returncode == 3 and "the driver lets root alone profile" in message_of(done)
+    done = run("run", *SMALL, "profile=cupti", program=BIN / "meshbench")
+    assert "profile=cupti traces GPUs, and mode=threads has none" in message_of(done)
 
 
 def test_out_of_memory_is_a_row_with_the_bytes_needed_and_there(tmp_path):
@@ -97,6 +143,7 @@ def test_steps_as_graphs_train_to_the_same_bits(words, tmp_path):
         assert done.returncode == 0, done.stderr
         rows[graph] = row_at(out)
         assert rows[graph]["verified"]["ok"]
+    assert rows["on"]["profile"]["reason"].startswith("graph=on: ")
     assert rows["on"]["training"]["losses"] == rows["off"]["training"]["losses"]
     assert "graph=on" in rows["on"]["case"] and "graph" not in rows["off"]["case"]
 
@@ -106,6 +153,7 @@ def test_steps_as_graphs_train_to_the_same_bits(words, tmp_path):
     (["mode=sim"], "graph=on: mode=sim has no GPUs"),
     (["mode=cuda+threads", "mesh=dp2"], "communicate by the host, which no graph waits for; give mode=nccl+threads"),
     (["mode=nccl+threads", "mesh=ep2", "model=moe-tiny"], "give model.capacity_factor=1.25, or graph=off"),
+    (["mode=nccl+threads", "mesh=dp2", "profile=cupti"], "graph=on profile=cupti: CUPTI leads all of a graph back"),
 ])
 def test_no_graph_where_a_step_wants_the_host(words, says):
     case = {word.split("=")[0]: word for word in [*SMALL, *words]}

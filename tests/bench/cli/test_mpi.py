@@ -64,6 +64,26 @@ def test_training_is_that_of_threads_to_the_last_bit(mpi):
     assert json.loads(ranks.stdout)["training"]["losses"] == json.loads(threads.stdout)["training"]["losses"]
 
 
+@pytest.mark.parametrize("refused", [None, 0, 1])
+def test_all_processes_are_traced_or_none(mpi, refused):
+    emulated = BIN.parent / "tests" / "meshbench_emulated"
+    if not emulated.exists():
+        pytest.skip("no CUDA toolkit here, whose headers the emulation takes")
+    words = [emulated, "run", *SMALL[:-1], "mode=cuda+mpi", "mesh=dp2", "--json"]
+    each = [["env", "EMULATED_CUPTI=35", *words] if rank == refused else words for rank in range(2)]
+    done = subprocess.run(command(mpi, 1, *each[0], ":", "-n", 1, *each[1]), capture_output=True, text=True, timeout=60,
+                          env={**ENVIRONMENT, "EMULATED_DEVICES": "2"})
+    assert done.returncode == 0, done.stderr
+    profile = json.loads(done.stdout)["profile"]
+    if "this build has no CUPTI" in (profile["reason"] or ""):
+        pytest.skip("no cupti.h here")
+    if refused is None:
+        assert profile["cupti"]["steps"] == 2 and profile["cupti"]["ranks"] == 1
+    else:
+        told = "the driver lets root alone profile" if refused == 0 else "another process cannot be traced"
+        assert profile["cupti"] is None and told in profile["reason"]
+
+
 @pytest.mark.parametrize("verb", ["traffic", "memory"])
 def test_one_step_for_a_verb(mpi, verb):
     done = run(mpi, 2, verb, "model=gpt-tiny", "mesh=dp2", "zero=2", "mode=mpi", "--run", "--json")

@@ -193,7 +193,7 @@ CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelationKind,
 
 // Shuffled, and a few to a buffer.
 CUptiResult cuptiActivityFlushAll(std::uint32_t) {
-  constexpr std::size_t kInABuffer = 97;
+  constexpr std::size_t kInABuffer = 997;
   std::vector<Bytes> records;
   {
     const std::lock_guard lock(cupti().mutex);
