@@ -84,8 +84,18 @@ def files_of(path):
     return [path]
 
 
-def _cell(text):
+def _is_text(path):
+    """Whether the schema has text at a path of keys, so that 12e345678 is a name there and no number."""
+    field = _validator().schema
+    for key in path:
+        field = field.get("properties", {}).get(key, {})
+    return field.get("type") in ("string", ["string", "null"])
+
+
+def _cell(path, text):
     """What a cell of a CSV holds: JSON, or text that JSON does not take."""
+    if _is_text(path) and text != "null" and not text.startswith('"'):
+        return text
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError:
@@ -98,11 +108,11 @@ def _from_cells(columns, cells):
     for column, cell in zip(columns, cells):
         if cell == "":
             continue
-        *path, last = [key.replace("~1", "/").replace("~0", "~") for key in column.split("/")[1:]]
+        path = [key.replace("~1", "/").replace("~0", "~") for key in column.split("/")[1:]]
         place = row
-        for key in path:
+        for key in path[:-1]:
             place = place.setdefault(key, {})
-        place[last] = _cell(cell)
+        place[path[-1]] = _cell(path, cell)
     return row
 
 

@@ -69,7 +69,7 @@ def launched(script, program, tmp_path, *words, env=None):
 
 def test_open_mpi_fills_a_host_before_the_next(tmp_path):
     done = launched("mpirun_openmpi.sh", "mpirun", tmp_path, "file", "16", "8", "run", "mesh=dp2.tp8")
-    assert done.stdout.strip() == ("--hostfile file -n 16 --map-by ppr:8:node:PE=1 --rank-by slot --bind-to core "
+    assert done.stdout.strip() == ("--hostfile file -n 16 --map-by ppr:8:node:PE=1 --bind-to core --rank-by slot "
                                    "meshbench run mesh=dp2.tp8 mode=mpi")
 
 

@@ -136,3 +136,11 @@ def test_main_prints_rows_and_says_what_is_missing(row_file, tmp_path, capsys):
     with pytest.raises(SystemExit) as usage:
         main(["rows"])
     assert usage.value.code == 2
+
+
+def test_names_in_cells_that_read_as_numbers_stay_names():
+    row = rows._from_cells(["/run_id", "/build/git", "/build/dirty", "/mpi/version", "/fingerprint/soft/cores"],
+                           ["12e345678", "1234567", "true", "", "2"])
+    assert row["run_id"] == "12e345678"
+    assert row["build"] == {"git": "1234567", "dirty": True}
+    assert row["fingerprint"] == {"soft": {"cores": 2}}
