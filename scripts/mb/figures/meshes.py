@@ -73,6 +73,7 @@ def _line(figure, panels, name, rows, handles):
     maps = {title: cells(rows, line, column) for title, (line, column, *_) in MAPS.items()}
     shares = [100 * value for found in maps.values() for value in found.values() if not isinstance(value, str)]
     low, high = (min(shares), max(shares)) if shares else (0.0, 1.0)
+    low = min(low, high - 1)  # a scale of at least a percent, or rounding would have all colours
     for ax, (title, found) in zip(panels, maps.items()):
         image = _map(ax, found, low, high, handles)
         ax.set_title(f"{name}: {title}" if ax is panels[0] else title, loc="left")
@@ -89,7 +90,7 @@ def _map(ax, found, low, high, handles):
     lines, columns = (sorted({key[i] for key in found}) for i in (0, 1))
     values = [[float("nan") if isinstance(found[y, x], str) else 100 * found[y, x] for x in columns] for y in lines]
     edges = [[k - 0.5 for k in range(len(sides) + 1)] for sides in (columns, lines)]
-    image = ax.pcolormesh(*edges, np.ma.masked_invalid(values), cmap=COLOURS, vmin=low, vmax=max(high, low + 1e-9))
+    image = ax.pcolormesh(*edges, np.ma.masked_invalid(values), cmap=COLOURS, vmin=low, vmax=high)
     ax.set_ylim(len(lines) - 0.5, -0.5)
     for at_y, y in enumerate(lines):
         for at_x, x in enumerate(columns):

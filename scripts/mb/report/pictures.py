@@ -53,7 +53,7 @@ def draw(rows, document):
             if name in BARS and len(of) > MOST_BARS:
                 note = f"The {MOST_BARS} of {len(of)} rows with the best MFU."
                 of = sorted(of, key=lambda row: -(rows_of.value(row, "mfu") or 0))[:MOST_BARS]
-            if of and not (name == "meshes" and len({str(row["params"].get("mesh")) for row in of}) < 2):
+            if of and not (name == "meshes" and len({tuple(sorted(rows_of.axes(row).items())) for row in of}) < 2):
                 found += _picture(name, figure, alt, of, note)
     return found
 
