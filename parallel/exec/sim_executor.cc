@@ -1,6 +1,6 @@
 #include "parallel/exec/sim_executor.h"
 
-#include "parallel/plan/walk.h"
+#include "parallel/exec/virtual_time.h"
 
 namespace mb {
 namespace {
@@ -20,35 +20,30 @@ class SimExecutor final : public Executor {
   const CostModel& cost_;
 };
 
-// Ranks of a stage share a lane.
-Timeline by_stage(const Plan& plan, std::vector<std::vector<Span>> lanes) {
-  Timeline timeline{.lanes = std::move(lanes)};
-  for (int rank = 0; rank < plan.mesh.world(); ++rank)
-    timeline.lane_of_rank.push_back(plan.mesh.coordinate(rank, Axis::pp));
-  return timeline;
-}
-
 }  // namespace
 
-Timeline simulate(const Plan& plan, const CostModel& cost) {
-  Hosts hosts{.waits_for_collectives = cost.host_waits_for_collectives()};
-  if (cost.has_host()) hosts.launch_ns = [&](const Instruction& i) { return cost.launch_ns(i); };
-  return by_stage(plan, Walk(plan, hosts).run([&](int stage, InstructionId id) {
-    return cost.duration_ns(plan, stage, plan.programs[stage].instructions[id]);
-  }));
+Timeline simulate(const Plan& plan, const CostModel& cost, const Imbalance& imbalance) {
+  return timeline_of(plan, RankClasses::folded(plan, imbalance), costs_of(plan, cost));
+}
+
+Timeline simulate_each_rank(const Plan& plan, const CostModel& cost, const Imbalance& imbalance) {
+  return timeline_of(plan, RankClasses::unfolded(plan, imbalance), costs_of(plan, cost));
 }
 
 Timeline replay_on_own_cores(const Plan& plan, const StepResult& measured) {
   require(!measured.cpu_ns.empty(), "a step without CPU times cannot be replayed");
-  std::vector<std::vector<std::int64_t>> mean(plan.programs.size());
+  StepCosts mean;
+  for (const Program& program : plan.programs)
+    mean.duration_ns.emplace_back(program.instructions.size());
   const auto ranks = static_cast<std::int64_t>(measured.cpu_ns.size() / plan.programs.size());
   for (std::size_t rank = 0; rank < measured.cpu_ns.size(); ++rank) {
-    auto& stage = mean[plan.mesh.coordinate(static_cast<int>(rank), Axis::pp)];
-    stage.resize(measured.cpu_ns[rank].size());
+    auto& stage = mean.duration_ns[plan.mesh.coordinate(static_cast<int>(rank), Axis::pp)];
     for (std::size_t id = 0; id < stage.size(); ++id) stage[id] += measured.cpu_ns[rank][id];
   }
-  return by_stage(
-      plan, Walk(plan).run([&](int stage, InstructionId id) { return mean[stage][id] / ranks; }));
+  for (auto& stage : mean.duration_ns) {
+    for (std::int64_t& ns : stage) ns /= ranks;
+  }
+  return timeline_of(plan, RankClasses::by_stage(plan), mean);
 }
 
 std::unique_ptr<Executor> make_sim_executor(const Plan& plan, const CostModel& cost) {

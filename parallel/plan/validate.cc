@@ -172,7 +172,7 @@ class Checker {
 
 void validate(const Plan& plan) {
   for (const Program& program : plan.programs) Checker(plan, program).run();
-  Walk(plan).run([](int, InstructionId) { return std::int64_t{0}; });
+  walk(plan, RankClasses::by_stage(plan));
 }
 
 }  // namespace mb

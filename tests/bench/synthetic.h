@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/analysis/step_shape.h"
+#include "parallel/exec/virtual_time.h"
 #include "parallel/plan/plan.h"
-#include "parallel/plan/walk.h"
 #include "parallel/strategy/step.h"
 #include "parallel/timeline/timeline.h"
 
@@ -38,13 +38,16 @@ inline StepShape small_shape(const std::string& mesh, const std::string& schedul
   return shape;
 }
 
-// One lane a stage: spans of Walk, whose ranks share their stage's program.
+// One lane a stage, whose ranks share its program; duration(stage, id) in nanoseconds.
 template <class Duration>
 Timeline virtual_timeline(const Plan& plan, Duration duration) {
-  Timeline timeline{.lanes = Walk(plan).run(duration)};
-  for (int rank = 0; rank < plan.mesh.world(); ++rank)
-    timeline.lane_of_rank.push_back(plan.mesh.coordinate(rank, Axis::pp));
-  return timeline;
+  StepCosts costs;
+  for (int stage = 0; stage < static_cast<int>(plan.programs.size()); ++stage) {
+    auto& durations = costs.duration_ns.emplace_back();
+    for (std::size_t id = 0; id < plan.programs[stage].instructions.size(); ++id)
+      durations.push_back(duration(stage, static_cast<InstructionId>(id)));
+  }
+  return timeline_of(plan, RankClasses::by_stage(plan), costs);
 }
 
 // Every micro-batch takes `forward_ns` and `backward_ns` on every stage, all in its first

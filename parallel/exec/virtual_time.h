@@ -1,0 +1,33 @@
+// Times of a step in virtual time: what each instruction costs, put into the order of a walk. Exact
+// and repeatable: all times are whole nanoseconds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/cost/cost.h"
+#include "parallel/plan/rank_classes.h"
+#include "parallel/plan/walk.h"
+#include "parallel/timeline/timeline.h"
+
+namespace mb {
+
+// By stage and instruction.
+struct StepCosts {
+  // Of a compute or copy: what it takes. Of a collective, send or receive: its transfer, once all
+  // have arrived.
+  std::vector<std::vector<std::int64_t>> duration_ns;
+  // When the host has launched it, were it never to wait; empty: launching takes no time.
+  std::vector<std::vector<std::int64_t>> launched_ns;
+  HostWaits host_waits = HostWaits::never;
+};
+StepCosts costs_of(const Plan& plan, const CostModel& cost);
+
+// What instructions of the ranks of a class take: those of its stage, or longer.
+std::vector<std::int64_t> durations_of(const Plan& plan, const RankClasses& classes, int of,
+                                       const StepCosts& costs);
+
+// One lane a class. Throws Error if the plan deadlocks.
+Timeline timeline_of(const Plan& plan, const RankClasses& classes, const StepCosts& costs);
+
+}  // namespace mb
