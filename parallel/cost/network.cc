@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 
 #include "parallel/cost/collective_cost.h"
 #include "parallel/cost/curves.h"
@@ -65,26 +64,6 @@ double between_nodes(CollectiveKind kind, double bytes, const GroupSpread& sprea
 
 }  // namespace
 
-GroupSpread spread_of(const Mesh& mesh, Group group, const Machine& machine) {
-  GroupSpread spread;
-  std::map<int, int> crossing;  // groups that leave it, by node
-  for (const std::vector<int>& members : mesh.groups(group)) {
-    std::map<int, int> on;
-    for (const int rank : members) ++on[mesh.node_of(rank)];
-    spread.ranks = std::max(spread.ranks, static_cast<int>(members.size()));
-    spread.nodes = std::max(spread.nodes, static_cast<int>(on.size()));
-    std::set<int> leaves;
-    for (const auto& [node, count] : on) {
-      spread.on_a_node = std::max(spread.on_a_node, count);
-      if (machine.nodes_per_leaf > 0) leaves.insert(node / machine.nodes_per_leaf);
-      if (on.size() > 1)
-        spread.groups_on_a_node = std::max(spread.groups_on_a_node, ++crossing[node]);
-    }
-    spread.crosses_leaves |= leaves.size() > 1;
-  }
-  return spread;
-}
-
 double nic_share_gb_per_s(const GroupSpread& spread, const Machine& machine) {
   const double all = machine.nics_per_node * machine.inter.gb_per_s * machine.nic_efficiency;
   const double driven = spread.on_a_node * machine.inter.gb_per_s * machine.nic_efficiency *
@@ -106,25 +85,13 @@ Network::Network(const Mesh& mesh, const Machine& machine)
     : mesh_(mesh),
       machine_(machine),
       stages_(mesh.size(Axis::pp)),
-      leaving_(static_cast<std::size_t>(stages_) * stages_) {
-  std::map<std::array<int, 3>, int> leaving;  // (from, to, node)
-  for (const std::vector<int>& pipeline : mesh.groups(group_of(Axis::pp))) {
-    for (int a = 0; a < stages_; ++a) {
-      for (const int b : {a - 1, a + 1, stages_ - 1 - a}) {
-        const int to = (b + stages_) % stages_;
-        if (mesh.node_of(pipeline[a]) == mesh.node_of(pipeline[to])) continue;
-        int& most = leaving_[a * stages_ + to];
-        most = std::max(most, ++leaving[{a, to, mesh.node_of(pipeline[a])}]);
-      }
-    }
-  }
-}
+      leaving_(messages_leaving(mesh)) {}
 
 double Network::seconds(CollectiveKind kind, Group group, std::int64_t bytes) const {
-  auto found = spreads_.find(group);
-  if (found == spreads_.end())
-    found = spreads_.emplace(group, spread_of(mesh_, group, machine_)).first;
-  return group_seconds(kind, bytes, found->second, machine_);
+  const auto [known, is_new] = seconds_.try_emplace({kind, group, bytes});
+  if (is_new)
+    known->second = group_seconds(kind, bytes, spread_of(mesh_, group, machine_), machine_);
+  return known->second;
 }
 
 double Network::seconds(int from, int to, std::int64_t bytes) const {

@@ -4,22 +4,15 @@
 
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include "parallel/comm/collective.h"
 #include "parallel/cost/machine.h"
+#include "parallel/cost/spread.h"
 #include "parallel/mesh/mesh.h"
 
 namespace mb {
-
-// How the busiest of all groups of a kind lies on the nodes.
-struct GroupSpread {
-  int ranks = 1, nodes = 1;
-  int on_a_node = 1;         // most of its members that share a node
-  int groups_on_a_node = 1;  // most of them that a node sends for at once, and so share its NICs
-  bool crosses_leaves = false;
-};
-GroupSpread spread_of(const Mesh& mesh, Group group, const Machine& machine);
 
 // What one member's ring, or its message, gets of the NICs of its node: an equal share of all,
 // and no more than its members can drive. 1e9 bytes per second, one direction.
@@ -43,10 +36,9 @@ class Network {
  private:
   const Mesh& mesh_;
   const Machine& machine_;
-  mutable std::map<Group, GroupSpread> spreads_;
+  mutable std::map<std::tuple<CollectiveKind, Group, std::int64_t>, double> seconds_;
   int stages_;
-  // By stage and peer: most ranks of a node whose messages leave it; 0 where all stay.
-  std::vector<int> leaving_;
+  std::vector<int> leaving_;  // messages_leaving
 };
 
 }  // namespace mb
