@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "bench/cli/virtual_keys.h"
 #include "bench/cli/world_keys.h"
 #include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
@@ -168,6 +169,7 @@ void check_case(const Case& c) {
   check_step(c.model, c.mesh, c.options);
   check_machine(c.machine);
   check_graph(c);
+  check_virtual(c);
   require(on_mpi(c.mode) || c.mode == Mode::sim || c.mesh.world() <= 256, "mesh=", c.mesh.to_text(),
           " has ", c.mesh.world(), " ranks; mode=", name_of(c.mode),
           " takes at most 256 of them in one process, mode=sim any number");

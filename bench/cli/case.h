@@ -13,6 +13,7 @@
 #include "parallel/cost/stack.h"
 #include "parallel/exec/shaped_world.h"
 #include "parallel/mesh/mesh.h"
+#include "parallel/plan/unlike.h"
 #include "parallel/strategy/strategy.h"
 #include "workloads/model/config.h"
 
@@ -46,6 +47,8 @@ struct Case {
   Machine machine;  // of mode=sim
   std::string stack_name = "kernels";
   Stack stack;  // likewise
+  Imbalance imbalance;
+  Jitter jitter;  // both likewise
   Mesh mesh;
   int ranks_per_node = 0;  // not of mode=sim; 0: all ranks on one
   std::vector<int> nodes;  // of each rank; empty: ranks_per_node, mode=sim: the machine's

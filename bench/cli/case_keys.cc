@@ -1,6 +1,7 @@
 // The table of a case's keys.
 #include "bench/cli/case.h"
 #include "bench/cli/key_values.h"
+#include "bench/cli/virtual_keys.h"
 #include "bench/cli/world_keys.h"
 #include "parallel/schedule/user_schedule.h"
 #include "workloads/base/error.h"
@@ -106,6 +107,9 @@ const std::vector<CaseKey>& case_keys() {
                        : find_stack(v);
        },
        [](const Case& c) { return c.stack_name; }},
+      straggler_key(),
+      slow_nic_key(),
+      jitter_key(),
       {"schedule", "NAME | @FILE",
        "order of forwards and backwards in the pipeline ('meshbench schedules' lists them), or a "
        "file in the form that 'meshbench plan' prints",

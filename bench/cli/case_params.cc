@@ -8,7 +8,8 @@ namespace mb {
 std::map<std::string, Fact> params_of(const Case& c) {
   std::map<std::string, Fact> params;
   for (const CaseKey& key : case_keys()) {
-    const bool of_sim = key.name == "machine" || key.name == "stack",
+    const bool of_sim = key.name == "machine" || key.name == "stack" || key.name == "straggler" ||
+                        key.name == "slow_nic" || key.name == "jitter",
                of_cuda = key.name == "profile" || key.name == "graph";
     if ((!of_sim || c.mode == Mode::sim) && (!of_cuda || on_cuda(c.mode)))
       params[std::string(key.name)] = key.get(c);

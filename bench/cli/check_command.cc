@@ -84,7 +84,7 @@ Json row_of(const Case& c) {
   const Plan plan = plan_step(c.model, c.mesh, c.options);
   validate(plan);
   const auto cost = make_roofline_cost(plan, c.mode == Mode::sim ? c.machine : host_of(c), c.stack);
-  const Span window = simulate(plan, *cost).window();
+  const Span window = simulate(plan, *cost, c.imbalance).window();
   const double step_s = 1e-9 * static_cast<double>(window.end_ns - window.start_ns);
 
   Json row = row_head(head_of(c));

@@ -60,9 +60,24 @@ void check_finite(const Training& training, int step, bool dynamic_scale) {
                           : "; give a smaller learning_rate"));
 }
 
+double seconds_of(const Timeline& timeline) {
+  const Span window = timeline.window();
+  return 1e-9 * static_cast<double>(window.end_ns - window.start_ns);
+}
+
 void simulate_case(const Case& c, Measured& result) {
   const auto cost = make_roofline_cost(result.plan, c.machine, c.stack);
-  result.results.timelines.push_back(simulate(result.plan, *cost));
+  const StepCosts costs = costs_of(result.plan, *cost);
+  const RankClasses classes = RankClasses::folded(result.plan, c.imbalance);
+  const Timeline timeline = timeline_of(result.plan, classes, costs);
+  result.variation = {.step_s = seconds_of(timeline)};
+  if (!c.imbalance.empty())
+    result.variation->even_step_s =
+        seconds_of(timeline_of(result.plan, RankClasses::by_stage(result.plan), costs));
+  if (!c.jitter.none())
+    result.variation->spread =
+        spread_of_step(result.plan, classes, costs, c.jitter, static_cast<std::uint64_t>(c.seed));
+  result.results.timelines.push_back(timeline);
   result.results.links = {.algorithm = Algorithm::ring,
                           .links = LinkShape{.intra = c.machine.intra, .inter = c.machine.inter}};
   result.not_verified = "virtual time moves no data";

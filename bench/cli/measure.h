@@ -11,6 +11,7 @@
 #include "bench/analysis/verify.h"
 #include "bench/cli/case.h"
 #include "bench/cli/trace_steps.h"
+#include "bench/cli/variation.h"
 #include "parallel/device/cuda_device.h"
 #include "parallel/exec/executor.h"
 
@@ -24,6 +25,7 @@ struct Measured {
   std::vector<Training> training;  // of all steps, the warm-up included; empty in virtual time
   std::optional<Verification> verification;
   std::string not_verified;            // why there is none
+  std::optional<Variation> variation;  // in virtual time
   std::string data;                    // where tokens came from
   std::vector<CudaFacts> cuda;         // devices of this process's machine, while its ranks ran
   TracedSteps traced;                  // after the recorded ones; their training is not kept

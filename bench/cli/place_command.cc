@@ -68,7 +68,7 @@ PlacedOrder place(const Case& c, const OrderClass& order, const Machine& machine
   validate(plan);
   const auto cost = make_roofline_cost(plan, machine, c.stack);
   placed.axes = place_axes(plan, *cost);
-  placed.simulated_s = seconds_of(simulate(plan, *cost));
+  placed.simulated_s = seconds_of(simulate(plan, *cost, c.imbalance));
   return placed;
 }
 

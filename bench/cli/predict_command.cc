@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/variation.h"
 #include "bench/report/json.h"
 #include "parallel/exec/predict.h"
 #include "workloads/base/error.h"
@@ -26,6 +27,7 @@ Json row_of(const Case& c, const Prediction& p) {
               {"simulated_micro_batches", p.simulated_micro_batches},
               {"calibrated_on", c.stack.source},
               {"extrapolated", p.interval.extrapolated}};
+  add_variation(row, c, {p.step_s, p.even_step_s, p.spread});
   return row;
 }
 
@@ -34,7 +36,8 @@ Json predict_line(const std::string& line) {
     std::vector<std::string> words = split_words(line);
     words.push_back("mode=sim");
     const Case c = parse_case(words);
-    return row_of(c, predict(c.model, c.mesh, c.options, c.machine, c.stack));
+    const StepVariation varied{c.imbalance, c.jitter, static_cast<std::uint64_t>(c.seed)};
+    return row_of(c, predict(c.model, c.mesh, c.options, c.machine, c.stack, varied));
   } catch (const Error& error) {
     return {{"case", line}, {"error", error.what()}};
   }

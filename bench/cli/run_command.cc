@@ -159,6 +159,7 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
     row["machine"] = Json::parse(to_json(c.machine));
     row["stack"] = Json::parse(to_json(c.stack));
     row["prediction"] = prediction_of(c, measured);
+    add_variation(row, c, *measured.variation);
   }
   if (on_mpi(c.mode)) add_mpi(row, measured.results.clock_uncertainty_ns);
   if (on_cuda(c.mode)) {
@@ -249,7 +250,8 @@ void run(const Flags& flags, bool virtual_time) {
   }
   if (!flags.json && flags.out != "-") {
     fmt::print("{}", run_text(c, measured, report, peak, flags.quiet));
-    if (c.mode == Mode::sim) fmt::print("{}", prediction_text(c, measured));
+    if (c.mode == Mode::sim)
+      fmt::print("{}{}", prediction_text(c, measured), variation_text(c, *measured.variation));
     if (const auto objection = memory_objection(c, report))
       fmt::print("\nDoes not fit: {}.\n", *objection);
   }

@@ -1,5 +1,6 @@
 #include "parallel/cost/cost.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "parallel/cost/network.h"
@@ -14,10 +15,12 @@ class RooflineCost final : public CostModel {
  public:
   RooflineCost(const Plan& plan, const Machine& machine, const Stack& stack)
       : machine_(machine),
+        stack_(stack),
         network_(plan.mesh, machine_),
         comm_share_(stack.comm_share),
         host_waits_(stack.host_waits) {
     for (const Op& op : plan.ops) {
+      memory_bound_.push_back(is_memory_bound(op, machine, stack));
       op_ns_.push_back(to_ns(op_seconds(op, machine, stack)));
       launch_ns_.push_back(
           to_ns(1e-6 * stack.host_us * static_cast<double>(kernels_of(op, stack).size())));
@@ -47,6 +50,28 @@ class RooflineCost final : public CostModel {
     return to_ns(seconds / comm_share_);
   }
 
+  bool has_interference() const override {
+    return stack_.comm_sm_share > 0 || stack_.comm_slowed_by > 0 || stack_.shares_nics;
+  }
+  double comm_slowed_by() const override { return stack_.comm_slowed_by; }
+  Interference interference(const Plan& plan, int stage,
+                            const Instruction& instruction) const override {
+    if (const auto* compute = std::get_if<Compute>(&instruction.action))
+      return {.memory_bound = memory_bound_[compute->op]};
+    const double nic = stack_.shares_nics && crosses_nodes(stage, instruction) ? 1 : 0;
+    if (!std::holds_alternative<Collective>(instruction.action)) return {.nic = nic};
+    if (stack_.comm_sm_share == 0) return {.nic = nic};
+    // What a member sends, receives and adds up passes its memory some three times.
+    constexpr double kPasses = 3;
+    const double bytes = kPasses *
+                         static_cast<double>(payload_bytes(plan.programs[stage], instruction)),
+                 seconds = 1e-9 * static_cast<double>(duration_ns(plan, stage, instruction));
+    const double rate = seconds > 0 ? bytes / seconds : 0;
+    return {.sms = stack_.comm_sm_share,
+            .memory = std::min(0.9, rate / (machine_.memory_gb_per_s * 1e9)),
+            .nic = nic};
+  }
+
   bool has_host() const override { return call_ns_ > 0; }
   bool host_waits_for_collectives() const override { return host_waits_; }
   std::int64_t launch_ns(const Instruction& instruction) const override {
@@ -55,10 +80,21 @@ class RooflineCost final : public CostModel {
   }
 
  private:
+  bool crosses_nodes(int stage, const Instruction& instruction) const {
+    if (const auto* collective = std::get_if<Collective>(&instruction.action))
+      return network_.crosses_nodes(collective->group);
+    if (const auto* send = std::get_if<Send>(&instruction.action))
+      return network_.crosses_nodes(stage, send->to);
+    const auto* recv = std::get_if<Recv>(&instruction.action);
+    return recv && network_.crosses_nodes(recv->from, stage);
+  }
+
   Machine machine_;
+  Stack stack_;
   Network network_;
   double comm_share_;
   bool host_waits_;
+  std::vector<bool> memory_bound_;               // by Plan::ops
   std::vector<std::int64_t> op_ns_, launch_ns_;  // by Plan::ops
   std::int64_t call_ns_;
 };

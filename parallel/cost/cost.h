@@ -11,6 +11,13 @@
 
 namespace mb {
 
+// What an instruction takes from others of its rank that run beside it, and what that does to it.
+struct Interference {
+  double sms = 0, memory = 0;  // shares that a collective takes while it is on its way
+  double nic = 0;              // share that a collective or message between nodes takes of it
+  bool memory_bound = false;   // of a computation: it goes without the one or the other
+};
+
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -19,10 +26,15 @@ class CostModel {
   virtual std::int64_t duration_ns(const Plan& plan, int stage,
                                    const Instruction& instruction) const = 0;
   // What it takes the host to launch it. The host launches in list order and runs ahead of the
-  // device, until something makes it wait (see Walk).
+  // device, until something makes it wait (see walk.h).
   virtual bool has_host() const { return false; }  // else launching takes no time
   virtual bool host_waits_for_collectives() const { return false; }
   virtual std::int64_t launch_ns(const Instruction&) const { return 0; }
+  // Whether computation and collectives slow each other.
+  virtual bool has_interference() const { return false; }
+  virtual Interference interference(const Plan&, int, const Instruction&) const { return {}; }
+  // How much longer collectives take while computation runs, as a share.
+  virtual double comm_slowed_by() const { return 0; }
 };
 
 // Operations kernel by kernel (op_cost.h), collectives and messages over the links and NICs that

@@ -33,6 +33,9 @@ class Network {
   // A message between stages `from` and `to`.
   double seconds(int from, int to, std::int64_t bytes) const;
 
+  bool crosses_nodes(Group group) const { return spread_of(mesh_, group, machine_).nodes > 1; }
+  bool crosses_nodes(int from, int to) const { return leaving_[from * stages_ + to] > 0; }
+
  private:
   const Mesh& mesh_;
   const Machine& machine_;

@@ -101,6 +101,12 @@ double kernel_seconds(const Kernel& kernel, DType dtype, const Machine& machine,
   return machine.launch_us * 1e-6 + (kernel.flops > 0 ? std::max(compute, memory) : memory);
 }
 
+bool is_memory_bound(const Op& op, const Machine& machine, const Stack& stack) {
+  Machine free = machine;  // to compute
+  free.fp32_tflops = free.fp64_tflops = free.bf16_tflops = free.fp8_tflops = 1e9;
+  return op_seconds(op, free, stack) > 0.5 * op_seconds(op, machine, stack);
+}
+
 double op_seconds(const Op& op, const Machine& machine, const Stack& stack) {
   double seconds = 0;
   for (const Kernel& kernel : kernels_of(op, stack))

@@ -22,6 +22,8 @@ std::vector<Kernel> kernels_of(const Op& op, const Stack& stack);
 // launch + max(flops / (peak * efficiency), bytes / (bandwidth * efficiency)) of a kernel.
 double kernel_seconds(const Kernel& kernel, DType dtype, const Machine& machine,
                       const Stack& stack);
+// Whether memory has the last word in most of its time.
+bool is_memory_bound(const Op& op, const Machine& machine, const Stack& stack);
 double op_seconds(const Op& op, const Machine& machine, const Stack& stack);
 
 }  // namespace mb

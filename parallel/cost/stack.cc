@@ -18,6 +18,9 @@ const Fields<Stack>& fields() {
                     {"memory_share", [](S& s) -> double& { return s.memory_share; }},
                     {"comm_share", [](S& s) -> double& { return s.comm_share; }},
                     {"host_us", [](S& s) -> double& { return s.host_us; }, from_zero},
+                    {"comm_sm_share", [](S& s) -> double& { return s.comm_sm_share; }, from_zero},
+                    {"comm_slowed_by", [](S& s) -> double& { return s.comm_slowed_by; }, from_zero},
+                    {"shares_nics", [](S& s) -> bool& { return s.shares_nics; }},
                     {"log_sigma", [](S& s) -> double& { return s.log_sigma; }, from_zero},
                     {"source", [](S& s) -> std::string& { return s.source; }},
                 });
@@ -124,7 +127,11 @@ void set_field(Stack& stack, std::string_view field, std::string_view value) {
   fields().set_text(stack, field, value);
 }
 
-void check_stack(const Stack& stack) { fields().check(stack); }
+void check_stack(const Stack& stack) {
+  fields().check(stack);
+  require(stack.comm_sm_share <= 0.9, "stack.comm_sm_share=", stack.comm_sm_share,
+          ": a collective takes a share of the SMs, at most 0.9; 0.12 is 16 of 132");
+}
 
 std::string to_json(const Stack& stack) { return fields().to_json(stack).dump(2); }
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "parallel/cost/machine.h"
 #include "parallel/cost/stack.h"
+#include "parallel/exec/jitter.h"
 #include "parallel/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
 #include "workloads/model/config.h"
@@ -30,20 +32,29 @@ struct StepInterval {
 };
 StepInterval interval_of(double step_s, const Stack& stack);
 
+// What makes ranks unlike and times spread.
+struct StepVariation {
+  Imbalance imbalance;
+  Jitter jitter;
+  std::uint64_t seed = 1;
+};
+
 struct Prediction {
-  double step_s = 0;
+  double step_s = 0;                  // with the imbalance
+  std::optional<double> even_step_s;  // without, where there is one
+  std::optional<StepSpread> spread;   // with jitter
   StepInterval interval;
   double busiest_compute_s = 0;  // of the stage that computes most
   StepMemory memory;
   int simulated_micro_batches = 0;  // the others take as long as the last of these
 };
 
-// More micro-batches than it takes the pipeline to settle are not walked one by one: each round of
-// them takes as long as the one before.
+// More micro-batches than it takes the pipeline to settle are not walked one by one: once a round
+// of them moves all that follows by the same number of nanoseconds, so does every other.
 Prediction predict(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
-                   const Machine& machine, const Stack& stack);
+                   const Machine& machine, const Stack& stack, const StepVariation& variation = {});
 
-// How many of `micro_batches` are walked, and how many a round has.
+// How many of `micro_batches` are walked at least, and how many a round has.
 struct Rounds {
   int walked = 1, round = 1;
 };

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "parallel/exec/fluid.h"
+
 namespace mb {
 namespace {
 
@@ -96,12 +98,18 @@ StepCosts costs_of(const Plan& plan, const CostModel& cost) {
                                 : cost.host_waits_for_collectives()
                                     ? HostWaits::messages_and_collectives
                                     : HostWaits::messages};
+  costs.comm_slowed_by = cost.comm_slowed_by();
   for (int stage = 0; stage < static_cast<int>(plan.programs.size()); ++stage) {
     const Program& program = plan.programs[stage];
     auto& durations = costs.duration_ns.emplace_back();
     durations.reserve(program.instructions.size());
     for (const Instruction& instruction : program.instructions)
       durations.push_back(cost.duration_ns(plan, stage, instruction));
+    if (cost.has_interference()) {
+      auto& beside = costs.interference.emplace_back();
+      for (const Instruction& instruction : program.instructions)
+        beside.push_back(cost.interference(plan, stage, instruction));
+    }
     if (!cost.has_host()) continue;
     auto& launched = costs.launched_ns.emplace_back();
     launched.reserve(program.instructions.size());
@@ -133,8 +141,14 @@ std::vector<std::int64_t> durations_of(const Plan& plan, const RankClasses& clas
   return durations;
 }
 
+Timeline timeline_of(const Plan& plan, const RankClasses& classes, const StepCosts& costs,
+                     const WalkOrder& order) {
+  return Clockwork(plan, classes, costs).run(order);
+}
+
 Timeline timeline_of(const Plan& plan, const RankClasses& classes, const StepCosts& costs) {
-  return Clockwork(plan, classes, costs).run(walk(plan, classes, costs.host_waits));
+  if (!costs.interference.empty()) return fluid_timeline(plan, classes, costs);
+  return timeline_of(plan, classes, costs, walk(plan, classes, costs.host_waits));
 }
 
 }  // namespace mb

@@ -20,6 +20,9 @@ struct StepCosts {
   // When the host has launched it, were it never to wait; empty: launching takes no time.
   std::vector<std::vector<std::int64_t>> launched_ns;
   HostWaits host_waits = HostWaits::never;
+  // How instructions slow what runs beside them; empty: not at all.
+  std::vector<std::vector<Interference>> interference;
+  double comm_slowed_by = 0;
 };
 StepCosts costs_of(const Plan& plan, const CostModel& cost);
 
@@ -29,5 +32,8 @@ std::vector<std::int64_t> durations_of(const Plan& plan, const RankClasses& clas
 
 // One lane a class. Throws Error if the plan deadlocks.
 Timeline timeline_of(const Plan& plan, const RankClasses& classes, const StepCosts& costs);
+// The same in an order that walk() gave for costs.host_waits, with nothing that slows others.
+Timeline timeline_of(const Plan& plan, const RankClasses& classes, const StepCosts& costs,
+                     const WalkOrder& order);
 
 }  // namespace mb

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <unordered_map>
 

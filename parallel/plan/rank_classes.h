@@ -2,21 +2,13 @@
 // classes and take as long, so that one lane stands for all of them, whatever the mesh.
 #pragma once
 
-#include <map>
 #include <span>
 #include <vector>
 
 #include "parallel/plan/plan.h"
+#include "parallel/plan/unlike.h"
 
 namespace mb {
-
-// What makes ranks of a stage unlike, by how many times longer something takes.
-struct Imbalance {
-  std::map<int, double> ranks;  // computation of a rank
-  std::map<int, double> nics;   // collectives and messages between nodes, by node at either end
-  bool empty() const { return ranks.empty() && nics.empty(); }
-  bool operator==(const Imbalance&) const = default;
-};
 
 // So many ranks of a class, in one group.
 struct ClassShare {

@@ -115,7 +115,12 @@ class Walk {
       if (step.kind == Step::Kind::local || (group && group->shares.size() < 2)) {
         order_.events.push_back({WalkEvent::Kind::run, of, id});
         state.next[stream] = step.next;
+        // What it let go on comes first, so that events are nearly in the order of lists.
+        const std::size_t waiting = ready_.size();
+        ready_.emplace_back(of, stream);
         pass(of, stream, id, Progress::ended);
+        if (ready_.size() > waiting + 1) return;
+        ready_.pop_back();
         continue;
       }
       order_.events.push_back({WalkEvent::Kind::arrive, of, id});

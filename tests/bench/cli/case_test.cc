@@ -39,7 +39,9 @@ TEST(Case, PrintsBackWhatItWasParsedFrom) {
         "model=gpt-tiny model.layers=4 model.norm=post mesh=pp4 global_batch=8 optimizer=sgd "
         "clip=0.0 seed=3",
         "model=gpt-10m mesh=tp2 mode=sim machine=a100x8 machine.nic_gb_per_s=12.5 "
-        "global_batch=8"}) {
+        "global_batch=8",
+        "model=gpt-1m mesh=dp16 mode=sim machine=a100x8 straggler=3:1.5,7:2 slow_nic=1:2.5 "
+        "jitter=gpu:0.01,op:0.03,stalls:0.5,stall_s:2 global_batch=64"}) {
     const std::string printed = to_text(parse(text));
     EXPECT_EQ(to_text(parse(printed)), printed);
     for (const std::string& word : split(text))
@@ -148,6 +150,21 @@ TEST(Case, RefusesWhatIsWrongNamingKeyValueAndRemedy) {
   expect_contains(refusal("mesh=dp2 ranks_per_node=1 nodes=0,1"), {"nodes=", "one of them"});
   expect_contains(refusal("mesh=dp4 nodes=0,1"), {"2 ranks", "4 ranks"});
   expect_contains(refusal("learning_rate=fast"), {"learning_rate", "fast"});
+}
+
+TEST(Case, RefusesUnlikeRanksThatAreNotThere) {
+  const std::string sim = "mesh=dp4.tp2 mode=sim ";
+  expect_contains(refusal("mesh=dp2 straggler=1:2"), {"straggler=1:2", "mode=threads", "mode=sim"});
+  expect_contains(refusal("mesh=dp2 jitter=gpu:0.01"), {"jitter=gpu:0.01", "mode=sim"});
+  expect_contains(refusal(sim + "straggler=8:2"), {"straggler=8:2", "ranks 0 to 7"});
+  expect_contains(refusal(sim + "straggler=1:0.5"), {"straggler=1:0.5", "from 1 to 1000"});
+  expect_contains(refusal(sim + "straggler=1"), {"straggler=1", "NUMBER:FACTOR"});
+  expect_contains(refusal(sim + "straggler=1:2,1:3"), {"1 is there twice"});
+  expect_contains(refusal(sim + "slow_nic=0:2"), {"slow_nic=0:2", "one node"});
+  expect_contains(refusal("mesh=dp16 mode=sim slow_nic=2:2"), {"slow_nic=2:2", "nodes 0 to 1"});
+  expect_contains(refusal(sim + "jitter=gpu:50"), {"jitter=gpu:50", "0.01 for 1 %"});
+  expect_contains(refusal(sim + "jitter=gpus:0.1"), {"gpus", "gpu"});
+  expect_contains(refusal(sim + "jitter=stalls:1"), {"stalls:", "stall_s:", "go together"});
 }
 
 TEST(Case, ReadsModelsAndMachinesFromTheJsonThatIsPrinted) {

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "parallel/cost/cost.h"
+#include "parallel/exec/folded_step.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/exec/virtual_time.h"
 #include "parallel/strategy/step.h"
@@ -111,6 +112,10 @@ TEST(Folding, ChangesNoTimeByANanosecond) {
       const Timeline whole = simulate_each_rank(drawn.plan, *cost, some);
       ASSERT_EQ(whole.lanes.size(), static_cast<std::size_t>(drawn.plan.mesh.world()));
       ASSERT_EQ(difference(folded, whole), 0) << drawn.text << ", plan " << i;
+      const StepCosts costs = costs_of(drawn.plan, *cost);
+      FoldedStep runs(drawn.plan, RankClasses::folded(drawn.plan, some), costs);
+      ASSERT_EQ(runs.end_ns(), folded.window().end_ns) << drawn.text << ", plan " << i;
+      ASSERT_EQ(runs.end_ns(), folded.window().end_ns) << "recorded";
       ASSERT_GE(folded.window().end_ns, even.window().end_ns) << drawn.text;
       slowed += folded.window().end_ns > even.window().end_ns;
       folded_ranks += static_cast<int>(folded.lanes.size());
@@ -122,6 +127,54 @@ TEST(Folding, ChangesNoTimeByANanosecond) {
   RecordProperty("slowed", slowed);
   EXPECT_LT(folded_ranks, ranks);
   EXPECT_GT(slowed, plans_to_draw() / 4);
+}
+
+TEST(FoldedStep, GoesThroughAFewRunsOfAPipeline) {
+  ModelConfig model = find_model("gpt-tiny");
+  model.layers = 32;
+  const Plan plan = plan_step(model, Mesh::parse("pp8.tp2"), {.micro_batches = 64});
+  const auto cost = make_roofline_cost(plan, find_machine("a100x8"));
+  FoldedStep step(plan, RankClasses::by_stage(plan), costs_of(plan, *cost));
+  EXPECT_EQ(step.end_ns(), simulate(plan, *cost).window().end_ns);
+  const FoldedStep::Counts counts = step.counts();
+  EXPECT_EQ(counts.instructions, static_cast<std::int64_t>([&] {
+              std::size_t sum = 0;
+              for (const Program& program : plan.programs) sum += program.instructions.size();
+              return sum;
+            }()));
+  EXPECT_LT(counts.runs, 8 * 64 * 3);
+  EXPECT_LT(counts.types, 60);
+  EXPECT_LT(counts.recorded, 150);
+}
+
+// With rates that change: with none that do, the same as without rates.
+TEST(Folding, HoldsWhereRanksSlowEachOther) {
+  Draw draw(19);
+  int slowed = 0;
+  for (int i = 0; i < plans_to_draw() / 3; ++i) {
+    Draw::Drawn drawn = draw.plan(64);
+    const Imbalance imbalance = draw.imbalance(drawn.plan.mesh);
+    const RankClasses classes = RankClasses::folded(drawn.plan, imbalance);
+    drawn.stack.comm_sm_share = 1e-300;
+    const Timeline free = simulate(
+        drawn.plan, *make_roofline_cost(drawn.plan, drawn.machine, find_stack(drawn.stack.name)),
+        imbalance);
+    StepCosts costs =
+        costs_of(drawn.plan, *make_roofline_cost(drawn.plan, drawn.machine, drawn.stack));
+    for (auto& of_stage : costs.interference) {
+      for (Interference& beside : of_stage) beside.memory = 0;
+    }
+    ASSERT_FALSE(costs.interference.empty());
+    ASSERT_EQ(difference(timeline_of(drawn.plan, classes, costs), free), 0) << drawn.text;
+    drawn.stack.comm_sm_share = 0.15;
+    drawn.stack.comm_slowed_by = 0.3;
+    const auto cost = make_roofline_cost(drawn.plan, drawn.machine, drawn.stack);
+    const Timeline folded = simulate(drawn.plan, *cost, imbalance);
+    ASSERT_EQ(difference(folded, simulate_each_rank(drawn.plan, *cost, imbalance)), 0)
+        << drawn.text << ", plan " << i;
+    slowed += folded.window().end_ns > free.window().end_ns;
+  }
+  EXPECT_GT(slowed, 0);
 }
 
 // All times of all ranks from the rules, by going over them until none changes: no order, no
