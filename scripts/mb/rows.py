@@ -1,7 +1,7 @@
 """mb rows PATH...: the rows that meshbench wrote, checked against their schema, as a table.
 
 PATH is a row (.json), a file of rows (.jsonl, one a line; .csv, as meshbench coll writes it), one of these in
-xz (.jsonl.xz), or a folder of these.
+xz (.jsonl.xz), or a folder of these; of the folder of a sweep (mb sweep -o) its results.
 """
 
 import argparse
@@ -77,6 +77,8 @@ def _read(file):
 def files_of(path):
     """The files of rows that a path stands for, sorted."""
     path = pathlib.Path(path)
+    if (path / "plan.json").is_file() and (path / "results").is_dir():
+        path = path / "results"
     if path.is_dir():
         return sorted(f for f in path.rglob("*") if _form(f) in (".json", ".jsonl", ".csv"))
     if not path.exists():
