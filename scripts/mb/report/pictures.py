@@ -50,10 +50,11 @@ def draw(rows, document):
             if name == "busbw":
                 of = [row for row in rows if undisturbed(row)]
             note = ""
-            if name in BARS and len(of) > MOST_BARS:
-                note = f"The {MOST_BARS} of {len(of)} rows with the best MFU."
-                of = sorted(of, key=lambda row: -(rows_of.value(row, "mfu") or 0))[:MOST_BARS]
-            if of and not (name == "meshes" and len({tuple(sorted(rows_of.axes(row).items())) for row in of}) < 2):
+            ran = [row for row in of if row["status"] == "ok"]
+            if name in BARS and len(ran) > MOST_BARS:
+                note = f"The {MOST_BARS} of {len(ran)} rows with the best MFU."
+                of = sorted(ran, key=lambda row: -(rows_of.value(row, "mfu") or 0))[:MOST_BARS]
+            if of and not (name == "meshes" and not meshes.has_cells(of)):
                 found += _picture(name, figure, alt, of, note)
     return found
 
