@@ -117,6 +117,14 @@ def _require_cases(cases):
         raise UserError(f'"{twice[0]}" is named twice', ExitCode.USAGE)
 
 
+def _require_taken(programs, cases):
+    """Refuses what no build takes before the machine is waited for. What one of them takes is a finding."""
+    for case in cases:
+        said = [launch.refusal(program, case) for program in programs]
+        if all(said):
+            raise UserError(f'"{case}": both builds refuse it: {said[-1]}', ExitCode.USAGE)
+
+
 @contextlib.contextmanager
 def _launching(store):
     """Says where launches are if these are interrupted; SIGTERM interrupts as Ctrl-C does."""
@@ -139,6 +147,7 @@ def _of_builds(options):
     believed = self_test.require()
     builds = {"base": options.base, "candidate": options.candidate}
     store = campaign.Store(options.out, builds, options.cases, options.seed)
+    _require_taken(builds.values(), options.cases)
     say = campaign.Progress()
     with _launching(store):
         busy = None if options.any_load else campaign.wait_for_calm(say)

@@ -59,6 +59,16 @@ def listed(cpus):
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
+def refusal(program, case):
+    """Why a build does not take a case of a step, before anything is launched; None if it does or nobody can say."""
+    verb, words = words_of(case)
+    if VERBS[verb][1] != "step":
+        return None
+    words += ["mode=sim"] if verb == "sim" else []
+    code, said = _run([str(program), "check", *words], None)
+    return _outcome(code, said, [], None)[1]["message"] if code == 2 else None
+
+
 def launch(program, case, role, pair, order, campaign_id):
     """Rows of one launch; those of a failed one say why. "affinity" is where it ran, and whether we kept it there."""
     verb, words = words_of(case)

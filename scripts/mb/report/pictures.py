@@ -29,6 +29,7 @@ FIGURES = (
     ("history", history.history, "Times over campaigns with change points"),
     ("placement", placement.placement, "Orders of axes: bytes between nodes and step times"),
     ("busbw", collectives.busbw, "Bus bandwidth of collectives over size"),
+    ("latency", collectives.latency, "Time of collectives over size, with latency and rate fitted"),
     ("skew", heat_maps.skew, "Who arrives last, who waits, who is slow, by rank and size"))
 BARS = ("breakdown", "memory", "straggler")
 # Drawn of training steps alone, or collectives alone; the rest sorts out for itself.
@@ -47,7 +48,7 @@ def draw(rows, document):
                               "Effect and interval of each finding of the gate, with its verdict", [], "")
         for name, figure, alt in FIGURES:
             of = steps if name in STEPS else rows
-            if name == "busbw":
+            if name in ("busbw", "latency"):
                 of = [row for row in rows if undisturbed(row)]
             note = ""
             ran = [row for row in of if row["status"] == "ok"]

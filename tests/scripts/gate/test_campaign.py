@@ -181,10 +181,17 @@ def test_what_both_builds_fail_is_no_pass(tmp_path, capsys):
     assert code == 4 and fakes.finding(document, "status")["verdict"] == "BOTH_ERRORED"
 
 
-def test_what_both_builds_refuse_is_named_at_once(tmp_path):
-    builds = [fakes.build(tmp_path, name, before="echo mesh=pp4: no >&2; exit 2") for name in ("a", "b")]
-    with pytest.raises(UserError, match="both builds refuse it: exit 2: mesh=pp4: no"):
-        command.main(["--builds", *builds, CASE, "--any-load"])
+def test_what_both_builds_refuse_is_named_before_anything_is_launched(tmp_path):
+    builds = [fakes.build(tmp_path, name, check="echo mesh=pp4: no >&2; exit 2") for name in ("a", "b")]
+    with pytest.raises(UserError, match="both builds refuse it: exit 2: mesh=pp4: no") as told:
+        command.main(["--builds", *builds, CASE])
+    assert told.value.code == 2 and not (tmp_path / "launches").exists()
+
+
+def test_a_collective_that_both_builds_refuse_is_named_after_a_pair(tmp_path):
+    builds = [fakes.build(tmp_path, name, before="echo op=al: no >&2; exit 2") for name in ("a", "b")]
+    with pytest.raises(UserError, match="both builds refuse it: exit 2: op=al: no"):
+        command.main(["--builds", *builds, "coll op=al", "--any-load"])
     assert len(fakes.launched(tmp_path)) == 2
 
 

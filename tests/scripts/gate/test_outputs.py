@@ -124,7 +124,7 @@ def test_a_summary_that_holds_something_already_is_not_overrun(tmp_path, row_fil
     """GitHub keeps 1 MiB of all that a step appends, or nothing."""
     files = [row_file([peak(10**9 + k * more, f"pp{k}") for k in range(1, 7)], f"{more}.jsonl") for more in (0, 1)]
     summary, comment = tmp_path / "summary.md", tmp_path / "comment.md"
-    before = "x" * (outputs.SUMMARY_BYTES - 1800) + "\n"
+    before = "x" * (outputs.SUMMARY_BYTES - 900) + "\n"
     summary.write_text(before)
     assert main([*map(str, files), "--markdown", str(summary), "--comment", str(comment)]) == 1
     text = summary.read_text()

@@ -121,8 +121,9 @@ def test_every_sweep_that_comes_along_has_measured_and_simulated_cases(monkeypat
     assert {point.mode for point in to_run} == {"threads", "sim"} and sweep.spec["about"]
     assert all(point.status in (None, "invalid") for point in sweep.points) and sweep.idle_excludes == []
     assert sum(point.predicted_s for point in to_run) < 300
-    again = points.make(file, spec.load(file))
-    assert [(p.key, p.predicted_s) for p in again.points] == [(p.key, p.predicted_s) for p in sweep.points]
+    if file == SHIPPED[0]:  # once is enough: simulating all cases takes seconds
+        again = points.make(file, spec.load(file))
+        assert [(p.key, p.predicted_s) for p in again.points] == [(p.key, p.predicted_s) for p in sweep.points]
 
 
 def test_all_seven_sweeps_come_along():
