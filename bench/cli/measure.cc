@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/cli/commands.h"
+#include "bench/cli/exit.h"
 #include "bench/cli/ranks.h"
 #include "bench/profile/cupti.h"
 #include "parallel/exec/processes.h"
