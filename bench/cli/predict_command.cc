@@ -26,7 +26,8 @@ Json row_of(const Case& c, const Prediction& p) {
               {"fits", static_cast<double>(p.memory.total()) <= 1e9 * c.machine.memory_gb},
               {"simulated_micro_batches", p.simulated_micro_batches},
               {"calibrated_on", c.stack.source},
-              {"extrapolated", p.interval.extrapolated}};
+              {"extrapolated", p.interval.extrapolated},
+              {"not_modelled", p.not_modelled}};
   add_variation(row, c, {p.step_s, p.even_step_s, p.spread});
   return row;
 }
@@ -36,8 +37,7 @@ Json predict_line(const std::string& line) {
     std::vector<std::string> words = split_words(line);
     words.push_back("mode=sim");
     const Case c = parse_case(words);
-    const StepVariation varied{c.imbalance, c.jitter, static_cast<std::uint64_t>(c.seed)};
-    return row_of(c, predict(c.model, c.mesh, c.options, c.machine, c.stack, varied));
+    return row_of(c, predict(c.model, c.mesh, c.options, c.machine, c.stack, variation_of(c)));
   } catch (const Error& error) {
     return {{"case", line}, {"error", error.what()}};
   }

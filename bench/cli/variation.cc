@@ -17,6 +17,10 @@ std::string seconds(double s) { return format_duration(1e9 * s); }
 
 }  // namespace
 
+StepVariation variation_of(const Case& c) {
+  return {c.imbalance, c.jitter, static_cast<std::uint64_t>(c.seed)};
+}
+
 void add_variation(Json& row, const Case& c, const Variation& variation) {
   if (variation.even_step_s) {
     row["imbalance"] = {{"slower_ranks", to_json(c.imbalance.ranks)},

@@ -7,6 +7,7 @@
 #include "bench/cli/case.h"
 #include "bench/report/json.h"
 #include "parallel/exec/jitter.h"
+#include "parallel/exec/predict.h"
 
 namespace mb {
 
@@ -15,6 +16,8 @@ struct Variation {
   std::optional<double> even_step_s;  // without stragglers and slow NICs, where there are some
   std::optional<StepSpread> spread;   // with jitter=
 };
+
+StepVariation variation_of(const Case& c);
 
 // Adds "imbalance" and "jitter", each where the case has it.
 void add_variation(Json& row, const Case& c, const Variation& variation);

@@ -3,8 +3,8 @@
 // nothing but the lags with which its inputs arrive. So each type is gone through once for each set
 // of lags, and a step of a pipeline costs its slots instead of its instructions.
 //
-// For a Plan that is asked many times, and in which nothing slows what is beside it. Gives the step's time alone, to the nanosecond that of
-// timeline_of.
+// For a Plan that is asked many times, and in which nothing slows what is beside it. Gives the
+// step's time alone, to the nanosecond that of timeline_of.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,8 @@ class FoldedStep {
  private:
   struct Runs;
   class Builder;
+  static std::unique_ptr<Runs> cut_into_runs(const Plan& plan, const RankClasses& classes,
+                                             const StepCosts& costs);
   std::unique_ptr<Runs> runs_;
 };
 

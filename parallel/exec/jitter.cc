@@ -316,7 +316,8 @@ StepSpread spread_of_step(const Plan& plan, const RankClasses& classes, const St
   for (std::uint64_t batch = 0; static_cast<int>(spread.steps_s.size()) < lanes; ++batch) {
     for (const double end_ns : jittered.run(order, seed * 0x2545f4914f6cdd1du + batch)) {
       const double step_ns = end_ns - static_cast<double>(window.start_ns);
-      if (static_cast<int>(spread.steps_s.size()) < lanes) spread.steps_s.push_back(1e-9 * step_ns * stretched);
+      if (static_cast<int>(spread.steps_s.size()) < lanes)
+        spread.steps_s.push_back(1e-9 * step_ns * stretched);
     }
   }
   std::sort(spread.steps_s.begin(), spread.steps_s.end());

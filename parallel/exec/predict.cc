@@ -18,6 +18,9 @@ constexpr double kEightyPercent = 1.2816;
 // Spread of a stack without measured rows: what shipped constants reach on stacks that they were
 // not fitted on.
 constexpr double kUnfitted = 0.15;
+// What else widens it, as standard deviations of the logarithm: constants of another machine (those
+// that one stack has on two machines differ by a tenth), and each doubling of the nodes.
+constexpr double kOtherMachine = 0.1, kDoublingOfNodes = 0.03;
 
 double step_ns_of(const Timeline& timeline) {
   const Span window = timeline.window();
@@ -89,6 +92,8 @@ bool has_settled(const Plan& plan_before, const Walked& before, const Plan& plan
   return true;
 }
 
+}  // namespace
+
 StepMemory memory_of(const Plan& plan, const Machine& machine) {
   constexpr std::int64_t kSegment = 2 << 20, kBlock = 512;
   StepMemory most;
@@ -107,18 +112,47 @@ StepMemory memory_of(const Plan& plan, const Machine& machine) {
   return most;
 }
 
-}  // namespace
+StepMemory memory_of_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
+                          const Machine& machine) {
+  StepOptions some = options;
+  some.micro_batches = rounds_of(mesh, options).walked;
+  return memory_of(plan_step(model, mesh, some), machine);
+}
 
-StepInterval interval_of(double step_s, const Stack& stack) {
+StepInterval interval_of(double step_s, const Mesh& mesh, const Machine& machine,
+                         const Stack& stack) {
   StepInterval interval;
-  double sigma = stack.log_sigma;
-  if (sigma == 0) {
-    sigma = kUnfitted;
-    interval.extrapolated.push_back(cat("stack=", stack.name, " has no measured rows"));
-  }
+  double variance = stack.log_sigma * stack.log_sigma;
+  const auto widen = [&](double sigma, std::string reason) {
+    variance += sigma * sigma;
+    interval.extrapolated.push_back(std::move(reason));
+  };
+  if (stack.log_sigma == 0) widen(kUnfitted, cat("stack=", stack.name, " has no measured rows"));
+  if (!stack.fitted_machine.empty() && stack.fitted_machine != machine.name)
+    widen(kOtherMachine, cat("stack=", stack.name, " was measured on ", stack.fitted_machine,
+                             ", not on ", machine.name));
+  const int nodes = mesh.node_of(mesh.world() - 1) + 1;
+  if (stack.fitted_nodes > 0 && nodes > stack.fitted_nodes)
+    widen(kDoublingOfNodes * std::log2(1.0 * nodes / stack.fitted_nodes),
+          cat(nodes, " nodes, where stack=", stack.name, " was measured on at most ",
+              stack.fitted_nodes));
+  const double sigma = std::sqrt(variance);
   interval.low_s = step_s * std::exp(-kEightyPercent * sigma);
   interval.high_s = step_s * std::exp(kEightyPercent * sigma);
   return interval;
+}
+
+std::vector<std::string> not_modelled(const ModelConfig& model, const Mesh& mesh,
+                                      const StepOptions& options, const Stack& stack,
+                                      const StepVariation& variation) {
+  std::vector<std::string> missing = {"clocks by load and heat", "kernels chosen by shape"};
+  if (mesh.world() > 1 && variation.imbalance.empty() && variation.jitter.none())
+    missing.emplace_back("jitter and stragglers between ranks");
+  if (mesh.size(Axis::dp) > 1 && stack.comm_sm_share == 0 &&
+      (options.overlap.reduce || (options.zero && options.overlap.gather)))
+    missing.emplace_back("what overlapped communication takes from computation");
+  if (model.experts > 1) missing.emplace_back("uneven loads of experts");
+  return missing;
 }
 
 Rounds rounds_of(const Mesh& mesh, const StepOptions& options) {
@@ -157,7 +191,7 @@ Prediction predict(const ModelConfig& model, const Mesh& mesh, const StepOptions
     }
     // Not settled: twice as many, or all where that saves little.
     const int more = (rounds.walked + rounds.round - 1) / rounds.round * rounds.round;
-    rounds.walked = 3 * more > options.micro_batches ? options.micro_batches : rounds.walked + more;
+    rounds.walked = 2 * more > options.micro_batches ? options.micro_batches : rounds.walked + more;
     plan = plan_of(rounds.walked);
     walked = walk_of(plan);
     walked_ns = walked.step_ns;
@@ -173,7 +207,8 @@ Prediction predict(const ModelConfig& model, const Mesh& mesh, const StepOptions
                               variation.jitter, variation.seed);
     for (double& s : p.spread->steps_s) s *= walked.step_ns / walked_ns;
   }
-  p.interval = interval_of(p.step_s, stack);
+  p.interval = interval_of(p.step_s, mesh, machine, stack);
+  p.not_modelled = not_modelled(model, mesh, options, stack, variation);
   return p;
 }
 

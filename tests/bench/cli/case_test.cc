@@ -40,8 +40,8 @@ TEST(Case, PrintsBackWhatItWasParsedFrom) {
         "clip=0.0 seed=3",
         "model=gpt-10m mesh=tp2 mode=sim machine=a100x8 machine.nic_gb_per_s=12.5 "
         "global_batch=8",
-        "model=gpt-1m mesh=dp16 mode=sim machine=a100x8 straggler=3:1.5,7:2 slow_nic=1:2.5 "
-        "jitter=gpu:0.01,op:0.03,stalls:0.5,stall_s:2 global_batch=64"}) {
+        "model=gpt-1m mesh=dp16 mode=sim machine=a100x8 straggler=3:1.5,7:2.5 slow_nic=1:2.5 "
+        "jitter=gpu:0.01,op:0.03,stalls:0.5,stall_s:1.5 global_batch=64"}) {
     const std::string printed = to_text(parse(text));
     EXPECT_EQ(to_text(parse(printed)), printed);
     for (const std::string& word : split(text))
