@@ -77,8 +77,18 @@ def test_steps_are_traced_by_cupti_after_those_that_count(tmp_path):
 
 
 def test_records_without_a_time_are_counted(tmp_path):
-    records = traced(tmp_path, EMULATED_CUPTI_FAULTS="5")[0]["cupti"]["records"]
-    assert records["without_time"] > 0 and records["placed"] > 0
+    cupti = traced(tmp_path, EMULATED_CUPTI_FAULTS="5")[0]["cupti"]
+    assert cupti["records"]["without_time"] > 0 and cupti["records"]["placed"] > 0
+    assert cupti["host"]["without_time"] > 0 and cupti["host"]["waits"] > 0
+
+
+def test_what_the_host_did_is_told_beside(tmp_path):
+    profile, text = traced(tmp_path, "mesh=dp2", EMULATED_DEVICES="2")
+    host = profile["cupti"]["host"]
+    assert host["waits"] > 0 and 0 < host["waiting_s"] <= 2 * profile["cupti"]["traced_step_s"] * 2
+    assert host["stream_waits"] > 0 and host["overheads"] > 0 and host["without_time"] == 0
+    assert host["allocations"] == host["allocated_bytes"] == 0
+    assert "waits for devices, under way for" in text and "0 allocations" in text
 
 
 def test_where_cupti_cannot_trace_device_events_time_and_the_reason_is_told(tmp_path):
