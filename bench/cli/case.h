@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/cli/key.h"
@@ -90,4 +91,6 @@ void check_case(const Case& c);
 
 std::string_view name_of(Mode mode);
 
+// The modes as mode= has them.
+const std::vector<std::pair<std::string_view, Mode>>& modes();
 }  // namespace mb

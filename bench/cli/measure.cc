@@ -157,7 +157,7 @@ Measured measure(const Case& c, const Progress& progress) {
 Measured measure_one_step(Case c) {
   require(c.mode != Mode::sim,
           "--run takes a step on ranks of this machine, and mode=sim has none; give mode=threads, "
-          "mpi, cuda+threads or cuda+mpi, or leave --run out");
+          "mpi, or one with GPUs, or leave --run out");
   c.warm_up = 0;
   c.steps = 1;
   c.verify = Verify::off;
