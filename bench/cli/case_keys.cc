@@ -294,6 +294,18 @@ const std::vector<CaseKey>& case_keys() {
        "on GPUs: every step but the first is captured and runs as one CUDA graph",
        [](Case& c, V v) { c.graph = on_off("graph", v); },
        [](const Case& c) { return on_off_text(c.graph); }},
+      {"tf32", "on | off",
+       "on GPUs, with dtype=fp32: products may round their operands to ten bits of mantissa, which "
+       "tensor cores multiply",
+       [](Case& c, V v) { c.tf32 = on_off("tf32", v); },
+       [](const Case& c) { return on_off_text(c.tf32); }},
+      {"attention", "auto | tiled",
+       "on GPUs: by cuDNN's fused kernels where it is there and has them, or always as products of "
+       "tiles",
+       [](Case& c, V v) {
+         c.fused_attention = choice<bool>("attention", v, {{"auto", true}, {"tiled", false}});
+       },
+       [](const Case& c) { return std::string(c.fused_attention ? "auto" : "tiled"); }},
       {"profile", "auto | cupti | off",
        "modes with GPUs: trace as many steps again by CUPTI, which tells each instruction's "
        "kernels; "

@@ -83,7 +83,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   std::optional<Unsharded> gradients;
   try {
     if (c.profile == Profile::cupti) check_cupti();
-    const DeviceMaker make_device = devices_of(c.mode, c.mesh, c.graph);
+    const DeviceMaker make_device = devices_of(c.mode, c.mesh, cuda_options(c));
     CaseWorld world(c);
     Processes processes(*world, "measure");
     const auto executor = make_live_executor(result.plan,
@@ -117,7 +117,10 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
     }
     result.results.memory = measured_memory(*executor, c.mesh.world());
     result.results.traffic = counted_traffic(result.plan, *executor);
-    if (on_cuda(c.mode)) result.cuda = cuda_facts();
+    if (on_cuda(c.mode)) {
+      result.cuda = cuda_facts();
+      result.cuda_attention = cuda_attention();
+    }
     result.traced = trace_steps(c, result.plan, (*world).local_ranks(), *executor, processes,
                                 [&] { return progress(total, total); });
   } catch (const OutOfMemory&) {
@@ -127,7 +130,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   }
   if (gradients && reports())
     result.verification = verify_first_step(c.model, c.options, c.global_batch, *source, init,
-                                            *gradients, result.training.front());
+                                            *gradients, result.training.front(), c.tf32);
 }
 
 }  // namespace

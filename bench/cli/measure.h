@@ -23,10 +23,11 @@ struct Measured {
       on_own_cores;  // the same steps replayed with a core for every rank; empty in virtual time
   std::vector<Training> training;  // of all steps, the warm-up included; empty in virtual time
   std::optional<Verification> verification;
-  std::string not_verified;            // why there is none
-  std::string data;                    // where tokens came from
-  std::vector<CudaFacts> cuda;         // devices of this process's machine, while its ranks ran
-  TracedSteps traced;                  // after the recorded ones; their training is not kept
+  std::string not_verified;     // why there is none
+  std::string data;             // where tokens came from
+  std::vector<CudaFacts> cuda;  // devices of this process's machine, while its ranks ran
+  std::vector<std::string> cuda_attention;  // what it ran on there
+  TracedSteps traced;                       // after the recorded ones; their training is not kept
   std::optional<double> entropy_nats;  // the least loss that any model can reach on it, where known
 };
 
