@@ -9,6 +9,7 @@ import contextlib
 import csv
 import difflib
 import functools
+import io
 import json
 import lzma
 import math
@@ -298,6 +299,21 @@ def coll_table(rows):
     return _table(COLL_COLUMNS, map(_coll_cells, rows))
 
 
+def csv_table(columns, lines):
+    """The same cells for a spreadsheet: no thousands separators, nothing where there is no number."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(
+        [columns, *([re.sub(r"(?<=\d),(?=\d{3})", "", cell) if cell != "-" else "" for cell in line] for line in lines)])
+    return out.getvalue().rstrip("\n")
+
+
+def markdown_table(columns, lines):
+    def cells(line):
+        return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in line) + " |"
+
+    return "\n".join([cells(columns), "|" + " --- |" * len(columns), *map(cells, lines)])
+
+
 def _table(columns, lines):
     cells = [list(columns), *lines]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
@@ -312,12 +328,16 @@ def main(argv=None):
         epilog="Examples:\n"
                "  mb rows results/quickstart/rows\n"
                "  mb rows results/quickstart/rows --where schedule=gpipe --json\n"
+               "  mb rows results/quickstart/rows --markdown\n"
                "Exit codes: 0 done; 2 wrong use; 4 no row, or one that cannot be read.",
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+", metavar="PATH")
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE",
                         help="only rows with this parameter; may be given several times")
-    parser.add_argument("--json", action="store_true", help="print the rows, one a line")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print the rows, one a line")
+    forms.add_argument("--csv", action="store_true", help="print the table as CSV")
+    forms.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     args = parser.parse_args(argv)
     rows = select(load(args.paths), args.where)
     if not rows:
@@ -326,6 +346,11 @@ def main(argv=None):
         print("\n".join(json.dumps(row) for row in rows))
         return 0
     steps, colls = ([row for row in rows if (row["suite"] == "coll") is is_coll] for is_coll in (False, True))
+    if args.csv or args.markdown:
+        form = csv_table if args.csv else markdown_table
+        told = [form(COLUMNS, map(_cells, steps))] if steps else []
+        print("\n\n".join([*told, *([form(COLL_COLUMNS, map(_coll_cells, colls))] if colls else [])]))
+        return 0
     parts = [f"{table(steps)}\n\n{NOTES}"] if steps else []
     parts += [f"{coll_table(colls)}\n\n{COLL_NOTES}"] if colls else []
     print("\n\n".join(parts))

@@ -27,7 +27,7 @@ def main(argv=None):
     parser.add_argument("--title", default="Meshbench report", help="heading of the page (default: %(default)s)")
     args = parser.parse_args(argv)
     verdict = forest.document(args.verdict) if args.verdict else None
-    rows, traces, notes = inputs.load(args.inputs)
+    rows, traces, notes = inputs.load(args.inputs, args.verdict)
     if not rows and not traces and verdict is None:
         raise UserError(f"{' '.join(args.inputs)}: no row and no trace; make one with meshbench run ... --out FILE")
     words = ["mb", "report", *args.inputs, "-o", str(args.out)]
