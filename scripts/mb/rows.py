@@ -97,11 +97,21 @@ def _read(file):
     return (lzma.decompress(data) if file.suffix == ".xz" else data).decode("utf-8")
 
 
+def _results_of(sweep):
+    """The results in the folder of a sweep, in its order; those of other sweeps or builds behind."""
+    try:
+        cases = json.loads((sweep / "plan.json").read_text(encoding="utf-8"))["cases"]
+        place = {case["key"]: number for number, case in enumerate(cases)}
+    except (OSError, ValueError, KeyError, TypeError):
+        place = {}
+    return sorted((sweep / "results").rglob("*.json"), key=lambda file: (place.get(file.stem, len(place)), file))
+
+
 def files_of(path):
     """The files of rows that a path stands for, sorted."""
     path = pathlib.Path(path)
     if (path / "plan.json").is_file() and (path / "results").is_dir():
-        path = path / "results"
+        return _results_of(path)
     if path.is_dir():
         return sorted(f for f in path.rglob("*") if _form(f) in (".json", ".jsonl", ".csv"))
     if not path.exists():
