@@ -25,7 +25,8 @@ Json row_of(const Case& c, const Prediction& p) {
               {"fits", static_cast<double>(p.memory.total()) <= 1e9 * c.machine.memory_gb},
               {"simulated_micro_batches", p.simulated_micro_batches},
               {"calibrated_on", c.stack.source},
-              {"extrapolated", p.interval.extrapolated}};
+              {"extrapolated", p.interval.extrapolated},
+              {"not_modelled", p.not_modelled}};
   return row;
 }
 
