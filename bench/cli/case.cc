@@ -99,10 +99,10 @@ Case parse_case(const std::vector<std::string>& words) {
   if (c.global_batch == 0)
     c.global_batch = c.options.micro_batch * data_size * std::max(4, 2 * c.mesh.size(Axis::pp));
   const std::int64_t unit = c.options.micro_batch * data_size;
+  const std::int64_t below = c.global_batch / unit * unit;
   require(c.global_batch % unit == 0, "global_batch=", c.global_batch,
           " does not divide into micro-batches of ", c.options.micro_batch, " on dp=", data_size,
-          "; nearest: ", std::max(unit, c.global_batch / unit * unit), " or ",
-          (c.global_batch / unit + 1) * unit);
+          "; nearest: ", below > 0 ? cat(below, " or ") : "", below + unit);
   c.options.micro_batches = static_cast<int>(c.global_batch / unit);
   c.options.dynamic_loss_scale =
       c.loss_scale == "dynamic" || (c.loss_scale == "auto" && c.options.dtype == DType::fp16);
