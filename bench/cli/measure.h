@@ -27,12 +27,14 @@ struct Measured {
   std::string data;             // where tokens came from
   std::vector<CudaFacts> cuda;  // devices of this process's machine, while its ranks ran
   std::vector<std::string> cuda_attention;  // what it ran on there
-  TracedSteps traced;                       // after the recorded ones; their training is not kept
+  std::optional<std::string>
+      interrupted;                     // where it was stopped, with the recorded steps until then
+  TracedSteps traced;                  // after the recorded ones; their training is not kept
   std::optional<double> entropy_nats;  // the least loss that any model can reach on it, where known
 };
 
 // Called after each step, with the number done and to do; false stops the run, which then throws
-// Exit(130).
+// Exit(130) if no step was recorded yet.
 using Progress = std::function<bool(int done, int total)>;
 
 // Why the first step of a case is not held to one rank in fp64; empty if it is.
