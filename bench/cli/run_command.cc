@@ -134,6 +134,7 @@ Json cuda_json(const Measured& measured) {
                        {"used_bytes", facts.used_bytes},
                        {"allocated_bytes", facts.allocated_bytes}});
   return {{"devices", std::move(devices)},
+          {"attention", measured.cuda_attention},
           {"clock_uncertainty_ns", measured.results.clock_uncertainty_ns}};
 }
 
