@@ -65,14 +65,14 @@ double Machine::peak_tflops(DType dtype) const {
 //
 // matmul_efficiency of A100 and H100 is fitted on a fifth of 1,500 measured bf16 matmuls each
 // (aiconfigurator at 095f58a); with the round figures for memory and launches the rest is met to
-// 7.0 % and 5.0 % mean where all sides are 1,024 or more. Those of B200, B300 and their kin in NVL72
-// are fitted together with stack megatron-bridge on the same rows. Other machines have round figures.
-// attention_efficiency: what FlashAttention-2 reaches on A100 (Dao, 2023: 0.5 to 0.73), 2 and 3 on
-// H100 (Shah et al., 2024: 0.35 to 0.75); 0.7 on B200 and its kin was chosen looking at its
-// published steps. Latencies: NCCL's tuning constants per
-// NVLink hop and net hop. nic_efficiency: 92 % of the wire, what InfiniBand carries as data. Host:
-// PCIe, one direction, and a round latency. Context and library buffers: 1.3 to 1.6 GB together as
-// nvidia-smi shows them (BigScience's chronicles, 2022).
+// 7.0 % and 5.0 % mean where all sides are 1,024 or more. Those of B200, B300 and their kin in
+// NVL72 are fitted together with stack megatron-bridge on the same rows. Other machines have round
+// figures. attention_efficiency: what FlashAttention-2 reaches on A100 (Dao, 2023: 0.5 to 0.73), 2
+// and 3 on H100 (Shah et al., 2024: 0.35 to 0.75); 0.7 on B200 and its kin was chosen looking at
+// its published steps. Latencies: NCCL's tuning constants per NVLink hop and net hop.
+// nic_efficiency: 92 % of the wire, what InfiniBand carries as data. Host: PCIe, one direction, and
+// a round latency. Context and library buffers: 1.3 to 1.6 GB together as nvidia-smi shows them
+// (BigScience's chronicles, 2022).
 const std::vector<Machine>& machines() {
   static const std::vector<Machine> table = {
       {.name = "cpu",
