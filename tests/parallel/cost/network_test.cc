@@ -131,5 +131,28 @@ TEST(Curves, OfNoneOrOfAKindThatWasNotMeasuredAreNone) {
             std::string::npos);
 }
 
+// The cheapest of what can be forced is what is chosen.
+TEST(Network, ForcedAlgorithmsAndProtocolsBoundTheChoice) {
+  Machine machine = find_machine("h100x8");
+  const GroupSpread spread{.ranks = 64, .nodes = 8, .on_a_node = 8};
+  for (const std::int64_t bytes :
+       {std::int64_t{1} << 12, std::int64_t{1} << 20, std::int64_t{1} << 30}) {
+    machine.algorithm = machine.protocol = "auto";
+    const double chosen = group_seconds(CollectiveKind::all_reduce, bytes, spread, machine);
+    double cheapest = 1e9;
+    for (const char* algorithm : {"ring", "tree"}) {
+      for (const char* protocol : {"ll", "ll128", "simple"}) {
+        machine.algorithm = algorithm, machine.protocol = protocol;
+        cheapest =
+            std::min(cheapest, group_seconds(CollectiveKind::all_reduce, bytes, spread, machine));
+      }
+    }
+    EXPECT_EQ(cheapest, chosen) << bytes;
+  }
+  machine.algorithm = "tree", machine.protocol = "simple";
+  EXPECT_LT(group_seconds(CollectiveKind::all_gather, 1 << 20, spread, machine), 1)
+      << "only all-reduces have trees; others keep their ring";
+}
+
 }  // namespace
 }  // namespace mb
