@@ -17,8 +17,10 @@ class RooflineCost final : public CostModel {
         network_(plan.mesh, machine_),
         comm_share_(stack.comm_share),
         host_waits_(stack.host_waits) {
+    const OpTimes measured = measured_ops(machine);
     for (const Op& op : plan.ops) {
-      op_ns_.push_back(to_ns(op_seconds(op, machine, stack)));
+      const auto seconds = measured.seconds(op);
+      op_ns_.push_back(to_ns(seconds ? *seconds : op_seconds(op, machine, stack)));
       launch_ns_.push_back(
           to_ns(1e-6 * stack.host_us * static_cast<double>(kernels_of(op, stack).size())));
     }
@@ -87,6 +89,18 @@ class FixedCostModel final : public CostModel {
 };
 
 }  // namespace
+
+OpTimes measured_ops(const Machine& machine) {
+  static const std::vector<OpTime> none;
+  return OpTimes(machine.op_times == "measured" ? machine.measured.ops : none);
+}
+
+OpCoverage op_coverage(const Plan& plan, const Machine& machine) {
+  const OpTimes times = measured_ops(machine);
+  OpCoverage coverage;
+  for (const Op& op : plan.ops) ++(times.seconds(op) ? coverage.measured : coverage.modelled);
+  return coverage;
+}
 
 std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine,
                                               const Stack& stack) {
