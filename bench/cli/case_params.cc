@@ -1,9 +1,22 @@
 #include "bench/cli/case_params.h"
 
+#include "bench/cli/ranks.h"
+#include "parallel/comm/launcher.h"
+#include "parallel/comm/nccl_world.h"
 #include "parallel/strategy/layout.h"
 #include "workloads/model/counts.h"
 
 namespace mb {
+namespace {
+
+// "4" of "Open MPI v4.1.4, ..." and of "4.1.4".
+std::string major_of(const std::string& version) {
+  const std::size_t first = version.find_first_of("0123456789");
+  if (first == std::string::npos) return "";
+  return version.substr(first, version.find_first_not_of("0123456789", first) - first);
+}
+
+}  // namespace
 
 std::map<std::string, Fact> params_of(const Case& c) {
   std::map<std::string, Fact> params;
@@ -28,6 +41,11 @@ RowHead head_of(const Case& c) {
   RowHead head{.case_line = to_text(c), .params = params_of(c), .seed = c.seed};
   if (c.mode == Mode::sim)
     head.extra_hard["simulated_machine"] = hash_text(to_json(c.machine) + to_json(c.stack));
+  // Before a launch, as of meshbench check, nobody knows which MPI it will be.
+  if (on_mpi(c.mode) && launcher())
+    head.extra_hard["mpi"] =
+        cat(mpi_world().library(), ' ', major_of(mpi_world().library_version()));
+  if (on_nccl(c.mode)) head.extra_hard["nccl"] = major_of(nccl_versions().library);
   return head;
 }
 

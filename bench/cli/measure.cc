@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/cli/commands.h"
+#include "bench/cli/exit.h"
 #include "bench/cli/ranks.h"
 #include "bench/profile/cupti.h"
 #include "parallel/exec/processes.h"
@@ -111,13 +111,20 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
         result.not_verified = "the first step overflowed at this loss_scale and was skipped";
       if (step == 0 && result.not_verified.empty())
         gradients = gather_gradients(result.plan, *executor, result.training.front());
-      if (processes.any(!progress(step + 1, total)))
-        throw Exit(kExitInterrupted, cat("interrupted after step ", step + 1,
-                                         "; run again with the same case: ", to_text(c)));
+      if (processes.any(!progress(step + 1, total))) {
+        result.interrupted = cat("interrupted after step ", step + 1, " of ", total,
+                                 "; run again with the same case: ", to_text(c));
+        if (result.results.timelines.empty()) throw Exit(kExitInterrupted, *result.interrupted);
+        break;
+      }
     }
     result.results.memory = measured_memory(*executor, c.mesh.world());
     result.results.traffic = counted_traffic(result.plan, *executor);
     if (on_cuda(c.mode)) result.cuda = cuda_facts();
+    if (result.interrupted) {
+      result.not_verified = "interrupted";
+      return;
+    }
     result.traced = trace_steps(c, result.plan, (*world).local_ranks(), *executor, processes,
                                 [&] { return progress(total, total); });
   } catch (const OutOfMemory&) {

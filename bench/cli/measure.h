@@ -23,15 +23,17 @@ struct Measured {
       on_own_cores;  // the same steps replayed with a core for every rank; empty in virtual time
   std::vector<Training> training;  // of all steps, the warm-up included; empty in virtual time
   std::optional<Verification> verification;
-  std::string not_verified;            // why there is none
-  std::string data;                    // where tokens came from
-  std::vector<CudaFacts> cuda;         // devices of this process's machine, while its ranks ran
+  std::string not_verified;     // why there is none
+  std::string data;             // where tokens came from
+  std::vector<CudaFacts> cuda;  // devices of this process's machine, while its ranks ran
+  std::optional<std::string>
+      interrupted;                     // where it was stopped, with the recorded steps until then
   TracedSteps traced;                  // after the recorded ones; their training is not kept
   std::optional<double> entropy_nats;  // the least loss that any model can reach on it, where known
 };
 
 // Called after each step, with the number done and to do; false stops the run, which then throws
-// Exit(130).
+// Exit(130) if no step was recorded yet.
 using Progress = std::function<bool(int done, int total)>;
 
 // Why the first step of a case is not held to one rank in fp64; empty if it is.

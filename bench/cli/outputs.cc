@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "bench/cli/commands.h"
+#include "bench/cli/exit.h"
 #include "workloads/base/error.h"
 
 namespace mb {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "bench/cli/commands.h"
+#include "bench/cli/exit.h"
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/mpi_library.h"
 #include "parallel/comm/nccl_world.h"

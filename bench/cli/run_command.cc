@@ -2,12 +2,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 
 #include "bench/cli/case_params.h"
 #include "bench/cli/commands.h"
 #include "bench/cli/interrupt.h"
 #include "bench/cli/measure.h"
+#include "bench/cli/outer_memory.h"
 #include "bench/cli/outputs.h"
 #include "bench/cli/peak.h"
 #include "bench/cli/profile_text.h"
@@ -70,9 +72,8 @@ void check_places(const Flags& flags) {
 
 // What a device would have to hold, where the machine has less.
 std::optional<std::string> memory_objection(const Case& c, const RunReport& report) {
-  const double beside = 1e9 * (c.machine.context_gb + c.machine.library_gb),
-               needed = static_cast<double>(report.memory.total.plan_bytes) + beside,
-               capacity = 1e9 * c.machine.memory_gb;
+  const double needed = simulated_need_bytes(c, report), capacity = 1e9 * c.machine.memory_gb,
+               beside = needed - static_cast<double>(report.memory.total.plan_bytes);
   if (c.mode != Mode::sim || needed <= capacity) return std::nullopt;
   return cat("rank ", report.memory.rank, " needs ", format_bytes(needed), " of the ",
              format_bytes(capacity), " that ", c.machine.name, " has, ", format_bytes(beside),
@@ -159,6 +160,7 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
                 {"needed_bytes", report.memory.total.plan_bytes},
                 {"capacity_bytes", static_cast<std::int64_t>(1e9 * c.machine.memory_gb)}});
   }
+  if (measured.interrupted) set_status(row, "cancelled", {{"message", *measured.interrupted}});
   row["model"] = Json::parse(to_json(c.model));
   if (c.mode == Mode::sim) {
     row["machine"] = Json::parse(to_json(c.machine));
@@ -204,7 +206,12 @@ void write_row(const Flags& flags, const Json& row) {
   throw Exit(kExitNoVerdict, error.what());
 }
 
+// Of an interrupted run the row alone, and only where none is: that of a whole run is worth more.
 void write_outputs(const Flags& flags, const Measured& measured, const Json& row) {
+  if (measured.interrupted) {
+    if (!std::filesystem::is_regular_file(flags.out)) write_row(flags, row);
+    return;
+  }
   const Timeline& last = measured.results.timelines.back();
   if (!flags.timeline.empty()) {
     write_whole(flags.timeline, [&](std::ostream& out) { save(last, out); });
@@ -245,7 +252,8 @@ void run(const Flags& flags, bool virtual_time) {
                       .no_peak_reason = peak.source};
   RunReport report = report_run(measured.plan, shape, measured.results, work);
   report.metrics.push_back(own_cores_bubble(measured));
-  for (Metric& metric : outer_memory(measured)) report.metrics.push_back(std::move(metric));
+  for (Metric& metric : outer_memory(c, measured, report))
+    report.metrics.push_back(std::move(metric));
   const Json row = make_row(c, measured, report, peak, flags);
   try {
     write_outputs(flags, measured, row);
@@ -258,6 +266,7 @@ void run(const Flags& flags, bool virtual_time) {
     if (const auto objection = memory_objection(c, report))
       fmt::print("\nDoes not fit: {}.\n", *objection);
   }
+  if (measured.interrupted) throw Exit(kExitInterrupted, *measured.interrupted);
   if (measured.verification && !measured.verification->ok) {
     throw Exit(kExitNoVerdict, cat("the first step is not that of one rank: gradient of ",
                                    measured.verification->gradient.tensor, " off by ",

@@ -1,7 +1,6 @@
 #include "bench/cli/run_text.h"
 
 #include <fmt/core.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <numeric>
@@ -378,24 +377,6 @@ Metric own_cores_bubble(const Measured& measured) {
   Metric bubble = *find(metrics, "bubble_fraction");
   bubble.name = kName;
   return bubble;
-}
-
-std::vector<Metric> outer_memory(const Measured& measured) {
-  std::int64_t arena = 0;
-  for (const Program& program : measured.plan.programs)
-    arena = std::max(arena, program.arena_bytes);
-  std::vector<Metric> metrics = {value("reserved_bytes", "B", static_cast<double>(arena))};
-  constexpr const char* kProcess = "process_peak_rss_bytes";
-  rusage usage{};
-  if (measured.training.empty()) {
-    metrics.push_back(absent(kProcess, "B", "virtual time moves no data"));
-  } else if (getrusage(RUSAGE_SELF, &usage) == 0) {
-    metrics.push_back(value(kProcess, "B",
-                            1024.0 * static_cast<double>(usage.ru_maxrss)));  // Linux counts in KiB
-  } else {
-    metrics.push_back(absent(kProcess, "B", "the system does not say"));
-  }
-  return metrics;
 }
 
 std::string run_text(const Case& c, const Measured& measured, const RunReport& report,

@@ -14,11 +14,6 @@ namespace mb {
 // time.
 Metric own_cores_bubble(const Measured& measured);
 
-// Memory beyond the classes: "reserved_bytes", the largest arena of a rank, holes between tensors
-// included, and in mode=threads "process_peak_rss_bytes", what the system saw this whole process
-// hold.
-std::vector<Metric> outer_memory(const Measured& measured);
-
 // Summary, and unless `brief` the tables: where the step went, pipeline, communication, memory,
 // traffic.
 std::string run_text(const Case& c, const Measured& measured, const RunReport& report,

@@ -1,6 +1,6 @@
 #include "bench/cli/trace_steps.h"
 
-#include "bench/cli/commands.h"
+#include "bench/cli/exit.h"
 #include "bench/profile/cupti.h"
 #include "workloads/base/error.h"
 

@@ -46,17 +46,6 @@ std::optional<std::int64_t> bytes_of(const Fields& memory, const char* key) {
   return text ? std::optional(std::stoll(*text) * 1024) : std::nullopt;
 }
 
-// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar ...": the first word of
-// digits and dots.
-std::optional<std::string> driver_of(const fs::path& root) {
-  std::istringstream words(line_of(root / "proc/driver/nvidia/version").value_or(""));
-  for (std::string word; words >> word;)
-    if (word.find('.') != std::string::npos &&
-        word.find_first_not_of("0123456789.") == std::string::npos)
-      return word;
-  return std::nullopt;
-}
-
 // The soft limit, fourth of "Max locked memory  65536  65536  bytes".
 std::optional<std::string> locked_memory_of(const fs::path& root) {
   constexpr std::string_view name = "Max locked memory";
@@ -114,7 +103,7 @@ NodeFacts read_node(const fs::path& root) {
   node.governor = line_of(sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor");
   node.clock_source = line_of(sys / "devices/system/clocksource/clocksource0/current_clocksource");
   node.locked_memory = locked_memory_of(root);
-  node.driver = driver_of(root);
+  node.driver = gpu_driver(root);
   if (const auto restricted = first_of(parameters, "RmProfilingAdminOnly"))
     node.profiling_admin_only = *restricted != "0";
   std::error_code error;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "bench/report/build.h"
@@ -88,6 +89,8 @@ std::map<std::string, Fact> hard_facts() {
       {"build_type", build.type},
       {"flags_hash", hash_text(build.flags)},
       {"transport", transport}};
+  if (const auto driver = gpu_driver("/"))
+    facts["gpu_driver"] = driver->substr(0, driver->find('.'));
   if (const auto total = memory.find("MemTotal"); total != memory.end())
     facts["ram_gib"] = static_cast<std::int64_t>(std::lround(std::stod(total->second) / 0x1p20));
   return facts;

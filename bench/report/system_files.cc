@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -89,6 +90,27 @@ std::optional<double> cpu_quota(const fs::path& root) {
   std::ifstream quota(root / "sys/fs/cgroup/cpu.max");
   double limit = 0, period = 0;
   if (quota >> limit >> period && period > 0) return limit / period;
+  return std::nullopt;
+}
+
+double usable_memory_bytes(const fs::path& root) {
+  double bytes = 0;
+  if (const auto total = first_of(fields_of(root / "proc/meminfo"), "MemTotal"))
+    bytes = 1024 * std::strtod(total->c_str(), nullptr);  // "24576000 kB"
+  // A control group without a limit says "max".
+  const std::optional<std::int64_t> limit = number_of(root / "sys/fs/cgroup/memory.max");
+  if (limit && *limit > 0) bytes = bytes > 0 ? std::min(bytes, 1.0 * *limit) : 1.0 * *limit;
+  return bytes;
+}
+
+// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar ...": the first word of
+// digits and dots.
+std::optional<std::string> gpu_driver(const fs::path& root) {
+  std::istringstream words(line_of(root / "proc/driver/nvidia/version").value_or(""));
+  for (std::string word; words >> word;)
+    if (word.find('.') != std::string::npos &&
+        word.find_first_not_of("0123456789.") == std::string::npos)
+      return word;
   return std::nullopt;
 }
 

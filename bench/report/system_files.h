@@ -31,5 +31,10 @@ std::int64_t numbered_entries(const std::filesystem::path& folder, std::string_v
 std::int64_t cpus_of_list(std::string_view list);
 // CPUs' worth of time that a control group allows (cpu.max); nothing where it sets no limit.
 std::optional<double> cpu_quota(const std::filesystem::path& root);
+// Bytes of memory of the machine, as far as a control group lets one have them (memory.max); 0
+// where it does not say.
+double usable_memory_bytes(const std::filesystem::path& root);
+// Version of the GPU driver that is loaded, such as "550.54.15".
+std::optional<std::string> gpu_driver(const std::filesystem::path& root);
 
 }  // namespace mb

@@ -1,7 +1,10 @@
 """mb VERB ...: what is done with the rows that meshbench writes."""
 
 import importlib
+import importlib.metadata
 import os
+import platform
+import subprocess
 import sys
 
 from mb import exit_codes
@@ -22,12 +25,28 @@ VERBS = {
 }
 
 
+LIBRARIES = ("numpy", "scipy", "matplotlib", "jinja2", "jsonschema", "pyyaml")
+
+
 def help_text():
     verbs = "\n".join(f"  {name:9} {text}" for name, (_, text) in VERBS.items())
-    return (f"usage: mb [--debug] VERB ...\n\n{__doc__}\n\nVerbs, each with --help:\n{verbs}\n\n"
-            "  --debug  show where an error came from\n\n"
+    return (f"usage: mb [--version] [--debug] VERB ...\n\n{__doc__}\n\nVerbs, each with --help:\n{verbs}\n\n"
+            "  --version  the program that verbs launch, Python and its libraries\n"
+            "  --debug    show where an error came from\n\n"
             "Examples:\n  mb rows results/quickstart/rows\n  mb plot breakdown results/quickstart/rows\n\n"
             f"{exit_codes.HELP}")
+
+
+def version_text():
+    """What a report of a fault has to tell."""
+    from mb.sweep import binary
+
+    try:
+        told = subprocess.run([binary.program(), "--version"], capture_output=True, text=True, timeout=30).stdout.strip()
+    except (UserError, OSError, subprocess.TimeoutExpired) as error:
+        told = str(error)
+    libraries = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)
+    return f"{told}\nPython {platform.python_version()}, {libraries}"
 
 
 def _usage(message):
@@ -42,6 +61,9 @@ def main(argv=None):
         words.pop(0)
     if words[:1] in (["-h"], ["--help"]):
         print(help_text())
+        return ExitCode.OK
+    if words[:1] == ["--version"]:
+        print(version_text())
         return ExitCode.OK
     if not words:
         return _usage("no verb given")

@@ -25,6 +25,7 @@ FIGURES = {
     "straggler": (straggler.straggler, "times of ranks: least, median, most, and whose"),
     "history": (history.history, "times over campaigns, with change points"),
     "busbw": (collectives.busbw, "bus bandwidth of collectives over size, with ceilings (rows of meshbench coll)"),
+    "latency": (collectives.latency, "time of collectives over size, both logarithmic, with latency and rate fitted"),
     "ceiling": (collectives.ceiling, "share of the ceiling that collectives reach, over size"),
     "completion": (collectives.completion, "distribution of completion, its tail to be seen (coll --raw)"),
     "skew": (heat_maps.skew, "by rank and size: who arrives last, who waits, who is slow (coll)"),

@@ -8,7 +8,7 @@ from conftest import MIB, failed_row, make_coll_row, make_row
 from mb.figures import coll_rows, collectives, heat_maps, look
 
 pytestmark = pytest.mark.filterwarnings("error")
-FIGURES = {"busbw": collectives.busbw, "ceiling": collectives.ceiling, "completion": collectives.completion,
+FIGURES = {"busbw": collectives.busbw, "latency": collectives.latency, "ceiling": collectives.ceiling, "completion": collectives.completion,
            "skew": heat_maps.skew, "interference": heat_maps.interference}
 
 
@@ -81,6 +81,26 @@ def test_rows_that_differ_else_are_a_panel_an_operation_and_a_line_a_difference(
     assert [ax.get_title() for ax in figure.axes] == ["all_reduce", "all_gather"]
     assert legend(figure) == ["threads, group 0 (ranks 0 2)", "threads, group 1 (ranks 1 3)",
                               "MPICH, group 0 (ranks 0 2)", "MPICH, group 1 (ranks 1 3)"]
+
+
+@pytest.mark.parametrize("latency, rate", [(5.0, 1e-3), (0.0, 2.0)])
+def test_a_fit_finds_the_latency_and_the_rate_of_a_line(latency, rate):
+    points = [(size, latency + rate * size) for size in (1, 64, 4096, 1 << 20)]
+    assert collectives.fit(points) == pytest.approx((latency, rate), abs=1e-9)
+    assert collectives.fit(points[:2]) is None and collectives.fit([(k, 1.0) for k in (1, 2, 3)]) is None
+    start, slope = collectives.fit([(1, 1e-6), (2, 2.0), (4, 5.0)])
+    assert start == 0 and slope > 0  # a latency is never below 0
+
+
+def test_times_are_drawn_in_full_with_what_fits_them():
+    rows = [make_coll_row(size=1024 << k) for k in range(4)]
+    for row in rows:
+        time = 1e-5 + row["coll"]["bytes"] / 2e9
+        row["coll"]["completion"] |= {"p50_s": time, "low_s": 0.9 * time, "high_s": 1.1 * time}
+    ax, = collectives.latency(rows).axes
+    times = [1e6 * row["coll"]["completion"]["p50_s"] for row in rows]
+    assert list(ax.lines[0].get_ydata()) == pytest.approx(times) and ax.get_yscale() == "log"
+    assert texts(ax) == ["10 us + size / 2 GB/s"] and ax.get_ylabel() == "time (us)"
 
 
 def test_every_line_of_a_panel_has_a_look_of_its_own():

@@ -29,7 +29,7 @@ def tools(tmp_path):
 
 def run(tools, script, *words, **variables):
     kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("OMPI_", "SLURM_", "CUDA_", "UCX_", "MPI_", "PMI"))}
+            if not name.startswith(("OMPI_", "SLURM_", "CUDA_", "UCX_", "MPI_", "PMI", "MESHBENCH"))}
     return subprocess.run([LAUNCH / script, *words], capture_output=True, text=True,
                           env={**kept, "PATH": f"{tools}:{os.environ['PATH']}", **variables})
 

@@ -52,6 +52,18 @@ def test_wrong_use_names_the_verbs(argv, capsys):
     assert "verbs are rows, plot, published, report, gate, sweep, status, index, explain" in capsys.readouterr().err
 
 
+def test_versions_are_told_with_or_without_a_program(capsys, monkeypatch, tmp_path):
+    program = tmp_path / "meshbench"
+    program.write_text("#!/bin/sh\necho meshbench of some commit $1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("MESHBENCH", str(program))
+    assert entry.main(["--version"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "meshbench of some commit --version" and second.startswith("Python 3.") and "numpy " in second
+    monkeypatch.setenv("MESHBENCH", "/no/such")
+    assert entry.main(["--version"]) == 0 and "/no/such: no such program" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", entry.VERBS)
 def test_every_verb_has_help_with_examples(name, capsys):
     with pytest.raises(SystemExit) as done:

@@ -146,6 +146,25 @@ def test_memory_that_was_not_measured_is_not_drawn_as_nothing():
     assert "not measured" in texts(ax.figure)
 
 
+def test_memory_has_the_capacity_of_a_simulated_device():
+    row = make_row("pp4", mode="sim")
+    row["machine"] = {"name": "small", "memory_gb": 0.1, "context_gb": 0.005, "library_gb": 0.005}
+    ax, = memory.memory([row]).axes
+    line = next(line for line in ax.lines if line.get_linestyle() == "--")
+    assert line.get_xdata()[0] == pytest.approx(0.09e9 / MIB) and ax.get_xlim()[1] > 0.09e9 / MIB
+    assert "49.0 of 85.83" in texts(ax.figure) and "capacity of the device" in [
+        t.get_text() for t in ax.figure.legends[0].get_texts()]
+    row["machine"]["memory_gb"] = 80  # too far away for a line
+    ax, = memory.memory([row]).axes
+    assert not [line for line in ax.lines if line.get_linestyle() == "--"] and "of 7.6" in texts(ax.figure)
+
+
+def test_memory_tells_how_far_a_measurement_is_off_its_plan():
+    row = make_row("pp4")
+    row["memory"]["total"]["measured_bytes"] = round(1.02 * row["memory"]["total"]["plan_bytes"])
+    assert "(+2.0 % of the plan)" in texts(memory.memory([row]))
+
+
 def test_large_memory_is_in_gib():
     row = make_row()
     row["memory"]["total"]["plan_bytes"] = 20 * 1024 * MIB
@@ -156,6 +175,27 @@ def test_labels_name_what_differs():
     rows = [make_row("pp4", 8, "gpipe"), make_row("pp4", 8, "1f1b")]
     assert look.labels(rows) == ["pp4\nschedule=gpipe", "pp4\nschedule=1f1b"]
     assert look.labels(rows[:1]) == ["pp4"]
+
+
+def test_labels_leave_out_what_follows_from_something_else():
+    rows = [make_row("pp4"), make_row("pp4", 16), make_row("pp4", mode="sim")]
+    for row in rows:
+        virtual = row["params"]["mode"] == "sim"
+        row["params"] |= {"dtype": "bf16" if virtual else "fp32", "model": "large" if virtual else "small"}
+    assert look.labels(rows)[2] == "pp4\nmodel=large global_batch=8"
+    rows[1]["params"]["dtype"] = "bf16"  # now nothing tells it
+    assert "dtype=bf16" in look.labels(rows)[1]
+
+
+def test_bars_have_room_for_their_names():
+    """Names of many lines must not run into each other."""
+    rows = [make_row("pp4", m) for m in (2, 4, 8)]
+    low = breakdown.breakdown(rows)
+    for at, row in enumerate(rows):
+        row["params"] |= {f"key_{k}": f"a_long_value_of_row_{at}" for k in range(6)}
+    high = breakdown.breakdown(rows)
+    lines = max(1 + name.count("\n") for name in look.labels(rows))
+    assert lines >= 6 and (high.get_figheight() - low.get_figheight()) >= 3 * (0.16 * lines - 0.62)
 
 
 @pytest.mark.parametrize("stages, micro_batches", [(2, 1), (4, 8), (8, 4)])

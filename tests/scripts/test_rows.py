@@ -87,7 +87,7 @@ def test_select_compares_as_text_and_takes_all_conditions():
 
 
 def test_select_refuses_what_no_row_has():
-    with pytest.raises(rows.RowError, match="no row has a key mseh; keys are "):
+    with pytest.raises(rows.RowError, match="no row has a key mseh; did you mean mesh\\? keys are "):
         rows.select(many_rows(2), ["mseh=pp4"])
     with pytest.raises(rows.RowError, match="write key=value"):
         rows.select(many_rows(2), ["mesh"])
@@ -144,3 +144,15 @@ def test_names_in_cells_that_read_as_numbers_stay_names():
     assert row["run_id"] == "12e345678"
     assert row["build"] == {"git": "1234567", "dirty": True}
     assert row["fingerprint"] == {"soft": {"cores": 2}}
+
+
+def test_the_fast_validator_and_the_telling_one_agree():
+    """On a row as it is, and without or with another value for each of its fields."""
+    pytest.importorskip("jsonschema_rs", reason="jsonschema-rs is not here; requirements.txt names it")
+    fast, telling = rows._fast_validator(), rows._validator()
+    row = make_row("pp2", mode="sim")
+    changed = [row, *({key: value for key, value in row.items() if key != gone} for gone in row)]
+    changed += [{**row, key: value} for key in row for value in (None, 3, "x", -1.5, [], {})]
+    assert {fast.is_valid(one) for one in changed} == {True, False}
+    assert [fast.is_valid(one) for one in changed] == [telling.is_valid(one) for one in changed]
+    assert rows.fault({**row, "large": 2**80}) is None and rows.fault({**row, "status": 2**80}) is not None

@@ -80,6 +80,14 @@ def test_rows_are_parted_by_model_and_machine_and_refused_ones_stay_with_their_k
     assert "gpt-10m, threads: tensor by pipeline" in titles
 
 
+def test_kinds_of_one_mesh_leave_the_room_to_the_others():
+    rows = [make_row("pp4"), make_row("pp2"), make_row("pp4", mode="sim")]
+    figure = meshes.meshes(rows)
+    assert len([ax for ax in figure.axes if ax.get_title(loc="left")]) == 2 and "Left out, of one cell: " in figure.get_supxlabel()
+    assert meshes.has_cells(rows) and not meshes.has_cells(rows[:1]) and not meshes.has_cells([rows[0], rows[2]])
+    assert len(meshes.meshes([rows[0], rows[2]]).axes) > 2  # nothing else to draw
+
+
 def test_meshes_of_rows_that_all_failed_have_no_colour_bar():
     assert len(meshes.meshes([of_mesh("tp2", "oom"), of_mesh("tp4", "invalid")]).axes) == 2
 
@@ -154,6 +162,16 @@ def test_exposure_reads_shaped_links_and_refuses_rows_of_one_bandwidth():
     assert name == "between nodes" and [rate(row) for row in rows] == pytest.approx([0.02, 0.04])
     with pytest.raises(look.NoData, match="do not differ in the bandwidth"):
         exposure.exposure([linked(50, 1, 0.5)] * 2)
+
+
+def test_exposure_leaves_out_what_has_one_bandwidth():
+    """Rows of two machines differ in bandwidth too, but not alone."""
+    rows = [linked(25, 4.0, 0.8, machine="a"), linked(100, 1.0, 0.4, machine="b")]
+    with pytest.raises(look.NoData, match="differ in the bandwidth of a link alone"):
+        exposure.exposure(rows)
+    figure = exposure.exposure([*rows, linked(400, 0.25, 0.1, machine="b")])
+    assert [list(c.lines[0].get_ydata()) for c in figure.axes[0].containers] == [[40, 10]]
+    assert "Left out, of one bandwidth: 1 line." in figure.get_supxlabel()
 
 
 def test_lines_are_named_by_what_differs():

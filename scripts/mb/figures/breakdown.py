@@ -27,12 +27,13 @@ def breakdown(rows):
     ok, left_out = look.first_bars(ok)
     longest = max(row["breakdown"]["window_ns"] / max(1, row["breakdown"]["steps"]) for row in ok) / 1e9
     factor, unit = look.time_unit(longest)
-    figure = look.new_figure(10, 1.9 + 0.62 * len(ok) + 0.5, "Where the step time goes")
+    names = look.labels(ok)
+    figure = look.new_figure(10, 2.4 + look.row_height(names, 0.62) * len(ok), "Where the step time goes")
     ax = figure.subplots()
     handles = {}
     for at, row in enumerate(ok):
         _bar(ax, at, row, factor, handles)
-    ax.set_yticks(range(len(ok)), look.labels(ok))
+    ax.set_yticks(range(len(ok)), names, fontsize=9)
     ax.set_ylim(len(ok) - 0.4, -0.6)
     ax.set_xlim(0, 1.14 * max(end for row in ok for end in _ends(row, factor)))
     ax.set_xlabel(f"time of one step, mean over ranks and steps ({unit})")

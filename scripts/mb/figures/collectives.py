@@ -1,4 +1,4 @@
-"""Collectives over sizes and operations: bus bandwidth, its share of the ceiling, distribution of completion."""
+"""Collectives over sizes and operations: bus bandwidth, its share of the ceiling, time, distribution of completion."""
 
 import statistics
 
@@ -34,6 +34,40 @@ def ceiling(rows):
                  "memory was slower when its rate was measured."])
 
 
+def latency(rows):
+    """Time over size, both logarithmic, with the latency and the rate that go best with each line."""
+    return _over_size(
+        rows, _time, "Time of collectives", "time (us)", log=True, fitted=True, bound="predicted",
+        missing="a size, which barriers have not",
+        caption=["Median from the last start to the last end. Dotted, with its numbers: latency + size / rate, by the "
+                 "least squares of relative errors; the rate is bytes over time (algbw), 1 GB = 1e9 B.",
+                 f"Bands, up to {MOST_BANDS} lines: 95 % interval of the median. Dashed: what the row predicts."])
+
+
+def fit(points):
+    """(latency, time per byte) that go best with [(bytes, time)] by relative error, neither below 0; None for fewer than
+    three sizes."""
+    import numpy as np
+
+    sizes, times = np.array(points, float).T
+    if len(sizes) < 3 or not (times > 0).all():
+        return None
+    whole = np.stack([1 / times, sizes / times], axis=1)
+    latency, per_byte = np.linalg.lstsq(whole, np.ones(len(times)), rcond=None)[0]
+    if latency < 0:
+        latency, per_byte = 0.0, float((whole[:, 1] @ np.ones(len(times))) / (whole[:, 1] @ whole[:, 1]))
+    return (float(latency), float(per_byte)) if per_byte > 0 else None
+
+
+def _time(row):
+    times = row["coll"]["completion"]
+    if not times["p50_s"]:
+        return None
+    expected = row["coll"]["expected"]["seconds"]
+    low, high = (times[end] or times["p50_s"] for end in ("low_s", "high_s"))
+    return 1e6 * times["p50_s"], 1e6 * low, 1e6 * high, 1e6 * expected if expected else None
+
+
 def _busbw(row):
     """(value, low, high, ceiling), GB/s; None where there is none."""
     value = rows_of.value(row, "busbw_bytes_per_s")
@@ -56,7 +90,7 @@ def _interval(row, value):
     return value, value * times["p50_s"] / times["high_s"], value * times["p50_s"] / times["low_s"]
 
 
-def _over_size(rows, quantity, title, label, log, missing, caption):
+def _over_size(rows, quantity, title, label, log, missing, caption, bound=coll_rows.CEILING, fitted=False):
     ok, notes = coll_rows.colls(rows)
     drawn = [row for row in ok if row["coll"]["bytes"] and quantity(row)]
     if not drawn:
@@ -74,7 +108,7 @@ def _over_size(rows, quantity, title, label, log, missing, caption):
         series, rest = coll_rows.first(series, coll_rows.MOST_LINES, f"lines of {operation}".rstrip(" of"))
         notes += rest
         for name, members in series.items():
-            _line(ax, name, members, quantity, lines, band=len(series) <= MOST_BANDS)
+            _line(ax, name, members, quantity, lines, bound, fitted, band=len(series) <= MOST_BANDS)
         ax.set_title(operation)
         _size_axis(ax, group)
         _value_axis(ax, label, log)
@@ -83,7 +117,7 @@ def _over_size(rows, quantity, title, label, log, missing, caption):
     return figure
 
 
-def _line(ax, name, members, quantity, lines, band):
+def _line(ax, name, members, quantity, lines, bound, fitted, band):
     points = []
     for size, same in sorted(coll_rows.by(members, lambda row: row["coll"]["bytes"]).items()):
         values, lows, highs, tops = zip(*map(quantity, same))
@@ -92,14 +126,21 @@ def _line(ax, name, members, quantity, lines, band):
                        statistics.median(tops) if tops else None))
     sizes, values, lows, highs, tops = zip(*points)
     style = lines.look_of(name)
-    lines.handles[name], = ax.plot(sizes, values, markersize=4.5, linewidth=1.4, zorder=3, **style)
+    handle, = ax.plot(sizes, values, markersize=4.5, linewidth=1.4, zorder=3, **style)
+    if fitted and (found := fit(list(zip(sizes, values)))):
+        start, slope = found
+        shown = [sizes[0] * (sizes[-1] / sizes[0]) ** (k / 40) for k in range(41)]
+        ax.plot(shown, [start + slope * size for size in shown], ":", color=style["color"], linewidth=1.2, zorder=2)
+        ax.annotate(f"{start:.3g} us + size / {1e-3 / slope:.3g} GB/s", (sizes[-1], values[-1]), xytext=(-4, 5),
+                    textcoords="offset points", ha="right", fontsize=7, color=style["color"])
+    lines.handles[name] = handle
     if band:
         ax.fill_between(sizes, lows, highs, color=style["color"], alpha=0.2, linewidth=0, zorder=2)
     bounded = [(size, top) for size, top in zip(sizes, tops) if top is not None]
     if bounded:
         ax.plot(*zip(*bounded), "--", marker="_", markersize=16, color=style["color"], linewidth=1.2, zorder=4)
         shown, = ax.plot([], [], "--", marker="_", markersize=16, color=look.GREY, linewidth=1.2)
-        lines.handles.setdefault(coll_rows.CEILING, shown)
+        lines.handles.setdefault(bound, shown)
 
 
 def _size_axis(ax, rows):

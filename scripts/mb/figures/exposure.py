@@ -47,10 +47,18 @@ def exposure(rows):
     if not ok:
         raise look.NoData("no row of a step with communication; make some with meshbench run ... --out FILE")
     link, rate = bandwidth_of(ok)
-    ok = [row for row in ok if rate(row)]
+    lines = series.split([row for row in ok if rate(row)], IGNORED)
+    single = [name for name, group in lines.items() if len({rate(row) for row in group}) < 2]
+    lines = {name: group for name, group in lines.items() if name not in single}
+    if not lines:
+        raise look.NoData("no two rows differ in the bandwidth of a link alone; vary machine.nic_gb_per_s=, "
+                          "machine.link_gb_per_s= or link= and nothing else")
+    if single:
+        notes = [*notes, f"Left out, of one bandwidth: {len(single)} line{'s'[:len(single) != 1]}."]
+    ok = [row for group in lines.values() for row in group]
     figure = look.new_figure(13.5, 5.4, f"Communication over the bandwidth {link}")
     left, right = figure.subplots(1, 2)
-    groups, rest = series.first(series.split(ok, IGNORED))
+    groups, rest = series.first(lines)
     handles, crossings = {}, []
     for at, (name, group) in enumerate(groups.items()):
         group.sort(key=rate)

@@ -107,9 +107,31 @@ def pairs(row, keys):
     return [f"{key}={short(row['params'][key])}" for key in keys if key in row["params"]]
 
 
+# Told by a name only if nothing else tells it.
+FOLLOWING = ("mode", "stack", "dtype", "chunks", "group", "machine")
+
+
+def telling(rows):
+    """Parameters in which the rows differ, without those that follow from one other, as a dtype from its model."""
+    keys = differing(rows)
+    for key in FOLLOWING:
+        others = [other for other in keys if other != key]
+        for other in others if key in keys else []:
+            pairs = {(str(row["params"].get(other)), str(row["params"].get(key))) for row in rows}
+            if len(pairs) == len({value for value, _ in pairs}):
+                keys = others
+                break
+    return keys
+
+
+def row_height(names, least):
+    """Inches that a row of a figure wants, for the longest of the names beside the rows."""
+    return max(least, 0.12 + 0.16 * (1 + max(name.count("\n") for name in names)))
+
+
 def labels(rows):
     """A name for each row: its mesh, and what else differs between the rows."""
-    keys = differing(rows)
+    keys = telling(rows)
     return ["\n".join([short(row["mesh"]["text"]), *textwrap.wrap(" ".join(pairs(row, keys)), 32, break_on_hyphens=False)])
             for row in rows]
 

@@ -48,7 +48,9 @@ def meshes(rows):
     rows = [row for row in rows if row["suite"] == "step" and rows_of.axes(row)]
     if not rows:
         raise look.NoData("no row of a training step; make some with meshbench run ... --out FILE")
-    kinds, left_out = series.first(series.kinds(rows), "kinds of rows", series.MOST_KINDS)
+    kinds, left_out = _with_cells(series.kinds(rows))
+    kinds, more = series.first(kinds, "kinds of rows", series.MOST_KINDS)
+    left_out += more
     figure = look.new_figure(13.5, 1.4 + 4.6 * len(kinds), "Best MFU by mesh and micro-batch")
     handles = {}
     for panels, (name, of) in zip(figure.subplots(len(kinds), len(MAPS), squeeze=False), kinds.items()):
@@ -66,6 +68,22 @@ def meshes(rows):
         "cancelled. None of these is 0.",
         *left_out], rows)
     return figure
+
+
+def has_cells(rows):
+    """Whether some kind of rows has a map of more than one cell."""
+    kinds = series.kinds([row for row in rows if row["suite"] == "step" and rows_of.axes(row)])
+    return any(len(cells(of, line, column)) > 1 for of in kinds.values() for line, column, *_ in MAPS.values())
+
+
+def _with_cells(kinds):
+    """The kinds of which some map has more than one cell, and a line on the others; all if there is none such."""
+    single = [name for name, rows in kinds.items()
+              if all(len(cells(rows, line, column)) < 2 for line, column, *_ in MAPS.values())]
+    if len(single) == len(kinds) or not single:
+        return kinds, []
+    return ({name: rows for name, rows in kinds.items() if name not in single},
+            [f"Left out, of one cell: {'; '.join(single)}."])
 
 
 def _line(figure, panels, name, rows, handles):

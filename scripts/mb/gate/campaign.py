@@ -38,7 +38,7 @@ class Pair:
     sides: tuple
 
 
-def measure(cases, take, say=lambda text: None):
+def measure(cases, take, say=lambda text: None, test="t"):
     """(pairs, decisions) of all stages; take(case, number) launches a pair of the case of that number.
 
     Decisions are the fields of findings on timed metrics, by (key, metric).
@@ -64,7 +64,7 @@ def measure(cases, take, say=lambda text: None):
             following[case] += 1
             if _enough([pair for pair in pairs if pair.case == case]):
                 going.discard(case)
-    return pairs, timed.decide(list(pairs), draw, cases)
+    return pairs, timed.decide(list(pairs), draw, cases, test)
 
 
 def _enough(pairs):

@@ -19,13 +19,14 @@ import sys
 from mb import exit_codes, rows
 from mb.errors import UserError
 from mb.exit_codes import ExitCode
-from mb.gate import campaign, document, history, launch, outputs, self_test, verdict, waivers
+from mb.gate import campaign, document, history, launch, outputs, self_test, statistics, verdict, waivers
 
 EXAMPLES = """Examples:
   mb gate results/baselines/rows.jsonl new.jsonl
   mb gate --builds old/build/cpu/bench/meshbench build/cpu/bench/meshbench \\
       'model=gpt-1m mesh=dp2 steps=10' 'coll op=all_reduce mesh=dp2 size=1M' 'sim case=textbook-100b'
   mb gate --json base/ candidate/
+  mb gate base.jsonl new.jsonl --markdown "$GITHUB_STEP_SUMMARY" --annotations
   mb gate self-test build/cpu/bench/meshbench 'model=gpt-1m mesh=dp2'
   mb gate history nightly/ --history-blocking
 """
@@ -52,12 +53,17 @@ def _gate_parser():
     parser.add_argument("--waivers", metavar="FILE", help="YAML of regressions that are allowed for a while")
     parser.add_argument("--any-fingerprint", action="store_true",
                         help="judge rows of other machines or flags too; that is advice and never fails")
+    parser.add_argument("--test", choices=statistics.TESTS, default="t",
+                        help="of times: t (default), or signflip, which asks nothing of the noise but that builds share it")
     parser.add_argument("--any-load", action="store_true", help="let times gate on a busy machine too")
     parser.add_argument("--strict", action="store_true", help="exit with 5 if something is inconclusive")
     parser.add_argument("--json", action="store_true",
                         help="print one JSON document, see scripts/mb/gate/verdict.schema.json")
     parser.add_argument("--markdown", metavar="FILE", help="append a table, for $GITHUB_STEP_SUMMARY")
+    parser.add_argument("--comment", metavar="FILE", help="write the table as short as a comment on a pull request has to be")
     parser.add_argument("--junit", metavar="FILE", help="write a JUnit report")
+    parser.add_argument("--annotations", action="store_true",
+                        help="say the worst on stderr as GitHub's ::error, ::warning and ::notice")
     return parser
 
 
@@ -111,6 +117,14 @@ def _require_cases(cases):
         raise UserError(f'"{twice[0]}" is named twice', ExitCode.USAGE)
 
 
+def _require_taken(programs, cases):
+    """Refuses what no build takes before the machine is waited for. What one of them takes is a finding."""
+    for case in cases:
+        said = [launch.refusal(program, case) for program in programs]
+        if all(said):
+            raise UserError(f'"{case}": both builds refuse it: {said[-1]}', ExitCode.USAGE)
+
+
 @contextlib.contextmanager
 def _launching(store):
     """Says where launches are if these are interrupted; SIGTERM interrupts as Ctrl-C does."""
@@ -133,10 +147,11 @@ def _of_builds(options):
     believed = self_test.require()
     builds = {"base": options.base, "candidate": options.candidate}
     store = campaign.Store(options.out, builds, options.cases, options.seed)
+    _require_taken(builds.values(), options.cases)
     say = campaign.Progress()
     with _launching(store):
         busy = None if options.any_load else campaign.wait_for_calm(say)
-        pairs, decisions = campaign.measure(len(options.cases), store.take, say)
+        pairs, decisions = campaign.measure(len(options.cases), store.take, say, options.test)
     findings = campaign.judge(pairs, decisions, options.any_fingerprint)
     if busy:
         findings = [{**f, "gates": f["gates"] and f["class"] != "timed"} for f in findings]
@@ -147,19 +162,23 @@ def _of_builds(options):
         warnings.append("both builds are the same program")
     sides = [[row for pair in pairs for row in pair.sides[side]] for side in range(2)]
     return {"rows": sides, "findings": findings, "builds": tuple(builds.values()), "campaign": str(store.folder),
-            "seed": options.seed, "self_test": believed, "warnings": warnings}
+            "seed": options.seed, "test": options.test, "self_test": believed, "warnings": warnings}
 
 
 def _write_outputs(result, options):
     try:
         if options.markdown:
             with open(options.markdown, "a", encoding="utf-8") as out:
-                out.write(outputs.markdown(result))
+                out.write(outputs.markdown(result, outputs.SUMMARY_BYTES - out.tell()))
+        if options.comment:
+            pathlib.Path(options.comment).write_text(outputs.markdown(result, outputs.COMMENT_BYTES), encoding="utf-8")
         if options.junit:
             pathlib.Path(options.junit).write_text(outputs.junit(result), encoding="utf-8")
     except OSError as error:
         raise UserError(f"{error.filename}: cannot be written: {error.strerror}; the verdict is {result['verdict']}, "
                         f"{outputs.summary(result)}") from None
+    if options.annotations:
+        print(*outputs.annotations(result), sep="\n", file=sys.stderr)
     print(document.to_json(result) if options.json else outputs.terminal(result))
 
 

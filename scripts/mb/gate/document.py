@@ -71,7 +71,7 @@ def make(sources, rows, findings, waivers=(), builds=None, strict=False, warning
     counts = {name: n for name in verdict.ORDER if (n := sum(f["verdict"] == name for f in findings))}
     return {"schema": "meshbench-gate/1", "exit": int(code), "verdict": WORDS[code], "counts": counts,
             "base": _side(sources[0], rows[0]), "candidate": _side(sources[1], rows[1]),
-            "campaign": None, "seed": None, "self_test": None, **more,
+            "campaign": None, "seed": None, "test": None, "self_test": None, **more,
             "findings": [{**finding, "reproduce": _reproduce(finding, builds)} for finding in findings],
             "trade_offs": _trade_offs(findings), "waivers": list(waivers),
             "warnings": [*warnings, *_warnings(rows, findings, waivers)], "unused_rules": _unused_rules(rows)}

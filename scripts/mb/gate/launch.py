@@ -2,8 +2,11 @@
 
 import contextlib
 import datetime
+import functools
+import math
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -29,25 +32,67 @@ def words_of(case):
     return "run", words
 
 
+def ranks_of(case):
+    """How many ranks a case says that it has; None where it does not, as one that is named."""
+    mesh = next((word.partition("=")[2] for word in words_of(case)[1] if word.startswith("mesh=")), None)
+    return None if mesh is None else math.prod(int(size) for size in re.findall(r"[a-z]+([0-9]+)", mesh))
+
+
+def cpus_for(ranks, cpus):
+    """The CPUs that a launch keeps to, out of those that we may use; None leaves it all of them.
+
+    Two for each rank, as collectives run beside computation, at the end of the list: the first ones serve most
+    interrupts. Nothing is kept to fewer than that, so that no two ranks share a core.
+    """
+    wanted = 2 * (ranks or len(cpus))
+    return sorted(cpus)[-wanted:] if wanted < len(cpus) else None
+
+
+def listed(cpus):
+    """"0-3,8" of CPUs, as the kernel writes it."""
+    found = []
+    for cpu in sorted(cpus):
+        if found and found[-1][1] == cpu - 1:
+            found[-1][1] = cpu
+        else:
+            found.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def refusal(program, case):
+    """Why a build does not take a case of a step, before anything is launched; None if it does or nobody can say."""
+    verb, words = words_of(case)
+    if VERBS[verb][1] != "step":
+        return None
+    words += ["mode=sim"] if verb == "sim" else []
+    code, said = _run([str(program), "check", *words], None)
+    return _outcome(code, said, [], None)[1]["message"] if code == 2 else None
+
+
 def launch(program, case, role, pair, order, campaign_id):
-    """Rows of one launch; those of a failed one say why."""
+    """Rows of one launch; those of a failed one say why. "affinity" is where it ran, and whether we kept it there."""
     verb, words = words_of(case)
     quiet, suite = VERBS[verb]
+    usable = os.sched_getaffinity(0)
+    kept = cpus_for(ranks_of(case), usable)
     with tempfile.TemporaryDirectory(prefix="meshbench-gate-") as folder:
         out = pathlib.Path(folder) / ("rows.jsonl" if suite != "step" else "row.json")
-        code, said = _run([str(program), verb, *words, *quiet, "-o", str(out)])
+        code, said = _run([str(program), verb, *words, *quiet, "-o", str(out)], kept)
         found, why = _rows(out)
     status, detail = _outcome(code, said, found, why)
     if status:
         unfinished = [row for row in found if row["status"] not in RAN]
         found = unfinished or [_failed(suite, case, status, detail)]
-    return [{**row, "role": role, "pair": pair, "order": order, "campaign_id": campaign_id} for row in found]
+    affinity = {"cpus": listed(kept or usable), "pinned": kept is not None}
+    return [{**row, "role": role, "pair": pair, "order": order, "campaign_id": campaign_id, "affinity": affinity}
+            for row in found]
 
 
-def _run(command):
-    """(exit status, or minus the signal, or None when out of time; end of stderr)."""
+def _run(command, cpus):
+    """(exit status, or minus the signal, or None when out of time; end of stderr) of a command on some CPUs."""
+    keep = functools.partial(os.sched_setaffinity, 0, cpus) if cpus else None
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                               text=True, errors="replace", start_new_session=True)
+                               text=True, errors="replace", start_new_session=True, preexec_fn=keep)
     try:
         _, said = process.communicate(timeout=TIMEOUT_S)
         return process.returncode, said

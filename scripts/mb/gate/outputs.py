@@ -6,8 +6,9 @@ import xml.etree.ElementTree as xml
 from mb.exit_codes import ExitCode
 from mb.gate import verdict
 
-# A step summary of GitHub holds 1 MiB, and loses everything beyond.
-MARKDOWN_BYTES = 900 * 1024
+# A step summary of GitHub holds 1 MiB and loses everything if there is more; a comment holds 64 KiB.
+SUMMARY_BYTES, COMMENT_BYTES = 900 * 1024, 60_000
+MOST_ANNOTATIONS = 10  # of a kind in a step; GitHub drops the others
 ERRORS = {"ERRORED", "MISSING", "INCOMPARABLE", "NONDETERMINISTIC", "INCONSISTENT"}
 SKIPPED = {"INCONCLUSIVE", "NEW", "WAIVED"}
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
@@ -99,12 +100,23 @@ def _cell(text):
     return text
 
 
-def markdown(document, limit=MARKDOWN_BYTES):
-    """The same for a step summary or a comment: at most so many bytes, the worst first."""
+def _fitting(lines, limit):
+    """As many lines as so many bytes hold, and one that counts the others."""
+    size = 0
+    for number, line in enumerate(lines):
+        size += len(line.encode()) + 1
+        if size > limit:
+            return [*lines[:number], f"- {len(lines) - number} more lines do not fit here; mb gate --json has them"]
+    return lines
+
+
+def markdown(document, limit=SUMMARY_BYTES):
+    """The same for a step summary or a comment: at most so many bytes, the worst first, and never less than a line."""
     head = [f"### {summary(document)}", ""]
     tail = [f"- warning: {_cell(text)}" for text in document["warnings"]]
     tail += [f"- {_cell(t['better'])} became better, {_cell(t['worse'])} worse: {_cell(t['case'])}"
              for t in document["trade_offs"]]
+    tail = _fitting(tail, limit // 4)
     rows = [[_verdict(f), f["metric"], *cells(f), " ".join(p for p in (f["case"], f["detail"], f["reason"]) if p)]
             for f in _shown(document)]
     columns = ["verdict", "metric", *COLUMNS, "case"]
@@ -117,7 +129,39 @@ def markdown(document, limit=MARKDOWN_BYTES):
             tail.insert(0, f"- {len(rows) - number} more findings do not fit here; mb gate --json has them")
             break
         table.append(line)
-    return "\n".join([*head, *table, "", *tail]) + "\n"
+    text = "\n".join([*head, *table, "", *tail]) + "\n"
+    return text if len(text.encode()) <= limit else f"{head[0]}\n"
+
+
+def _of_workflow(text, more=""):
+    """Text in a workflow command of GitHub, where a line end would end it."""
+    for character in "%\r\n" + more:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+def annotations(document):
+    """Lines that GitHub shows beside a change: the worst of each kind, and at last what the gate says in all."""
+    kinds = {"error": [], "warning": [], "notice": []}
+    for finding in document["findings"]:
+        kind = {"failure": "error", "error": "error", "skipped": "warning"}.get(
+            _kind(finding, strict=document["exit"] == ExitCode.INCONCLUSIVE))
+        if verdict.is_unpaired(finding) and kind == "warning":
+            continue
+        if finding["verdict"] in ("IMPROVED", "CHANGED", "FIXED"):
+            kind = "notice"
+        if kind:
+            kinds[kind].append(finding)
+    lines = []
+    for kind, findings in kinds.items():
+        room = MOST_ANNOTATIONS - (kind == "notice")
+        for finding in findings[:room]:
+            said = ", ".join(f"{column} {cell}" for column, cell in zip(COLUMNS, cells(finding)) if cell != "-")
+            text = "; ".join(part for part in (f"{finding['case']} {finding['detail']}".rstrip(), said, finding["reason"],
+                                               finding["reproduce"]) if part)
+            title = _of_workflow(f"{_verdict(finding)}: {finding['metric']}", more=":,")
+            lines.append(f"::{kind} title={title}::{_of_workflow(text)}")
+    return [*lines, f"::notice title=Gate::{_of_workflow(summary(document))}"]
 
 
 def junit(document):

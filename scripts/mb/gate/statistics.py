@@ -53,6 +53,40 @@ def worse_p(effects):
     return np.where(n < 2, 1.0, np.where(flat, np.where(mean > 0, 0.0, 1.0), p))
 
 
+def _signed_sums(values):
+    """The sums of some values with all signs, sorted."""
+    found = np.zeros(1)
+    for value in values:
+        found = np.sort(np.concatenate([found - abs(value), found + abs(value)]), kind="stable")  # merges two runs
+    return found
+
+
+def _tail_share(values):
+    """Share of all ways to give values signs whose sum is no less than that of the values as they are.
+
+    Sums of both halves are made in full and put together in order, so that 40 values take 2^20 sums and not 2^40.
+    """
+    left, right = _signed_sums(values[:len(values) // 2]), _signed_sums(values[len(values) // 2:])
+    # The sums are of the same numbers in another order: equal ones may differ by rounding.
+    edge = values.sum() - 1e-12 * np.abs(values).sum()
+    return float((len(right) - np.searchsorted(right, edge - left[::-1])).mean() / len(right))
+
+
+def flip_p(effects):
+    """As worse_p, by the exact sign-flip test: where builds are equal, each effect could as well have the other sign.
+
+    It asks nothing of the noise but that it is alike on both sides, and wants ten pairs for a p below 0.001.
+    """
+    return np.array([_tail_share(row[np.isfinite(row)]) if np.isfinite(row).sum() >= 2 else 1.0
+                     for row in np.asarray(effects, float)])
+
+
+# Name -> (test that the candidate is worse, the most pairs of a confirmation that it can take, and of a level the
+# fewest: signs of n pairs have 2^n ways, so that fewer could never reject; one more forgives a pair that disagrees).
+TESTS = {"t": (worse_p, MAX_PAIRS, lambda level: MIN_PAIRS),
+         "signflip": (flip_p, 40, lambda level: math.ceil(-math.log2(level)) + 1)}
+
+
 def hodges_lehmann(effects):
     """Median of the means of all pairs of elements, each with itself included, of each row."""
     left, right = np.triu_indices(effects.shape[-1])
@@ -140,30 +174,31 @@ class Decision:
     pairs: np.ndarray       # launched in all
 
 
-def two_stage(first, draw, primaries):
+def two_stage(first, draw, primaries, test="t"):
     """Decides rows of first-stage effects [k, n]; `draw(rows, n)` launches n fresh pairs for each of some rows."""
     from scipy import stats
 
+    worse, most, fewest = TESTS[test]
     first = np.asarray(first, float)
     level = second_level(primaries)
     n1, mean, deviation = _moments(first)
-    p1 = worse_p(first)
+    p1 = worse(first)
     flagged = (p1 <= FIRST_LEVEL) & (mean > 0) & (n1 >= MIN_PAIRS)
-    needed = second_pairs(_upper(deviation, n1), level)
+    needed = np.clip(second_pairs(_upper(deviation, n1), level), fewest(level), most)
     n, effect, p2 = n1.copy(), hodges_lehmann(first), np.full(len(first), np.nan)
     spread, pairs = deviation.copy(), np.full(len(first), first.shape[1])
     for count in np.unique(needed[flagged]):
         rows = np.flatnonzero(flagged & (needed == count))
         second = np.asarray(draw(rows, int(count)), float)
         n[rows], mean[rows], spread[rows] = _moments(second)
-        p2[rows], effect[rows] = worse_p(second), hodges_lehmann(second)
+        p2[rows], effect[rows] = worse(second), hodges_lehmann(second)
         pairs[rows] += int(count)
     half = stats.t.isf(0.025, np.maximum(n - 1, 1)) * spread / np.sqrt(np.maximum(n, 1))
     bound = mean + stats.t.isf(0.05, np.maximum(n - 1, 1)) * spread / np.sqrt(np.maximum(n, 1))
     smallest = detectable(deviation, n1, np.where(flagged, n, needed), level)
     enough = (n >= MIN_PAIRS) & (n1 >= MIN_PAIRS)
     regressed = enough & flagged & (p2 <= level) & (effect >= FLOOR)
-    improved = enough & (worse_p(-first) <= level) & (effect <= -FLOOR)
+    improved = enough & (worse(-first) <= level) & (effect <= -FLOOR)
     certified = bound < TARGET
     # A confirmation may certify what the screen was too noisy to: its launches know nothing of the flag.
     blind = ~enough | ((smallest > TARGET) & ~improved & ~(flagged & certified))

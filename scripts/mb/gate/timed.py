@@ -56,7 +56,7 @@ def _entry(name):
     return registry.find(name, virtual=False)
 
 
-def decide(first, draw, cases):
+def decide(first, draw, cases, test="t"):
     """{(key, metric): fields of a finding} of the pairs of the first stage of so many cases.
 
     `draw(cases, n)` launches n fresh pairs of each of some cases and returns them. A case without any timed metric,
@@ -72,7 +72,7 @@ def decide(first, draw, cases):
         chosen = [metrics[i] for i in which]
         return effects(chosen, draw(sorted({case for case, _, _ in chosen}), n), n)
 
-    decision = statistics.two_stage(effects(metrics, first, max(counts)), confirm, tests)
+    decision = statistics.two_stage(effects(metrics, first, max(counts)), confirm, tests, test)
     level = statistics.second_level(tests)
     return {(key, name): _fields(i, _entry(name), decision, level,
                                  _not_positive(key, name, [pair for pair in first if pair.case == case]))

@@ -29,6 +29,7 @@ FIGURES = (
     ("history", history.history, "Times over campaigns with change points"),
     ("placement", placement.placement, "Orders of axes: bytes between nodes and step times"),
     ("busbw", collectives.busbw, "Bus bandwidth of collectives over size"),
+    ("latency", collectives.latency, "Time of collectives over size, with latency and rate fitted"),
     ("skew", heat_maps.skew, "Who arrives last, who waits, who is slow, by rank and size"))
 BARS = ("breakdown", "memory", "straggler")
 # Drawn of training steps alone, or collectives alone; the rest sorts out for itself.
@@ -47,13 +48,14 @@ def draw(rows, document):
                               "Effect and interval of each finding of the gate, with its verdict", [], "")
         for name, figure, alt in FIGURES:
             of = steps if name in STEPS else rows
-            if name == "busbw":
+            if name in ("busbw", "latency"):
                 of = [row for row in rows if undisturbed(row)]
             note = ""
-            if name in BARS and len(of) > MOST_BARS:
-                note = f"The {MOST_BARS} of {len(of)} rows with the best MFU."
-                of = sorted(of, key=lambda row: -(rows_of.value(row, "mfu") or 0))[:MOST_BARS]
-            if of and not (name == "meshes" and len({tuple(sorted(rows_of.axes(row).items())) for row in of}) < 2):
+            ran = [row for row in of if row["status"] == "ok"]
+            if name in BARS and len(ran) > MOST_BARS:
+                note = f"The {MOST_BARS} of {len(ran)} rows with the best MFU."
+                of = sorted(ran, key=lambda row: -(rows_of.value(row, "mfu") or 0))[:MOST_BARS]
+            if of and not (name == "meshes" and not meshes.has_cells(of)):
                 found += _picture(name, figure, alt, of, note)
     return found
 

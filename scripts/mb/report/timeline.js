@@ -3,6 +3,7 @@
 (() => {
   const PASSES = {forward: "#56B4E9", backward: "#E69F00", input_grad: "#D55E00", weight_grad: "#F0E442", recompute: "#CC79A7", optimizer: "#009E73"};
   const OTHER = "#999999", HATCHED = "bubble", GUTTER = 190, AXIS = 24, HEIGHT = 18, GAP = 8;
+  const MOST_ARROWS = 400;  // in view; of more, those of the operation that is pointed at or chosen
   const byId = (name) => document.getElementById("timeline-" + name);
   const canvas = byId("canvas"), context = canvas.getContext("2d"), tip = byId("tip"), said = byId("said");
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -17,10 +18,19 @@
     }
     return spans;
   };
+  // Messages, from [lane and time of the send, lane and time of the receive, ...], by time.
+  const messages = (flat, all) => {
+    const found = [];
+    for (let i = 0; i < flat.length; i += 4) found.push({from: all[flat[i]], start: flat[i + 1], to: all[flat[i + 2]], end: flat[i + 3]});
+    return found.sort((a, b) => a.start - b.start);
+  };
   const data = JSON.parse(byId("data").textContent);
   // Texts of a label stand at these places of it, as numbers of data.texts.
   const named = (label) => label.map((item, i) => [0, 1, 2, 7].includes(i) && item !== null ? data.texts[item] : item);
-  const traces = data.traces.map((t) => ({...t, labels: t.labels.map(named), lanes: t.lanes.map((lane) => ({...lane, spans: unpack(lane.spans)}))}));
+  const traces = data.traces.map((t) => {
+    const all = t.lanes.map((lane) => ({...lane, spans: unpack(lane.spans)}));
+    return {...t, labels: t.labels.map(named), lanes: all, messages: messages(t.arrows, all)};
+  });
 
   const inkOf = () => dark.matches && !printing ? {page: "#15171a", ink: "#e8e8e8", line: "#3a3e45", hatch: "#7d838c"}
                                                 : {page: "#ffffff", ink: "#1b1b1b", line: "#d5d5d5", hatch: "#999999"};
@@ -93,6 +103,38 @@
     if (context.measureText(text).width < w - 2) context.fillText(text, x + 3, lane.y + HEIGHT / 2);
   };
 
+  // Where a lane stands, or what its rank computes if it is not shown.
+  const shownFor = (lane) => lanes.includes(lane) ? lane : lanes.find((l) => l.rank === lane.rank && l.stream.startsWith("compute"));
+  const touches = (message, mark) => mark && ((message.from === mark.lane && message.start >= mark.span.start && message.start <= mark.span.end) ||
+                                             (message.to === mark.lane && message.end >= mark.span.start && message.end <= mark.span.end));
+  const drawArrows = (ink) => {
+    const within = !byId("messages").checked ? [] : trace.messages.filter((m) => m.end >= view[0] && m.start <= view[1]);
+    const few = within.length <= MOST_ARROWS, shown = within.filter((m) => few || touches(m, chosen) || touches(m, hover));
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, AXIS, width(), canvas.clientHeight - AXIS);
+    context.clip();
+    for (const message of shown) {
+      const from = shownFor(message.from), to = shownFor(message.to);
+      if (!from || !to) continue;
+      const down = to.y > from.y, x = toX(message.start), end = toX(message.end);
+      const y = from.y + (down ? HEIGHT - 2 : 2), tip = to.y + (down ? 2 : HEIGHT - 2), head = down ? -5 : 5;
+      const bold = touches(message, chosen) || touches(message, hover);
+      context.strokeStyle = context.fillStyle = ink.ink;
+      context.globalAlpha = bold ? 1 : 0.45;
+      context.lineWidth = bold ? 1.8 : 0.8;
+      context.beginPath();
+      context.moveTo(x, y);
+      context.lineTo(end, tip);
+      context.stroke();
+      context.beginPath();
+      context.moveTo(end, tip); context.lineTo(end - 3, tip + head); context.lineTo(end + 3, tip + head);
+      context.fill();
+    }
+    context.restore();
+    return shown.length;
+  };
+
   const axis = (ink, height) => {
     const span = view[1] - view[0], rough = span / Math.max(2, width() / 110), power = 10 ** Math.floor(Math.log10(rough));
     const step = Math.max(1, power * ([1, 2, 5].find((k) => k * power >= rough) ?? 10));
@@ -123,6 +165,7 @@
       context.fillText(lane.stream, GUTTER - 68, lane.y + HEIGHT / 2, 64);
       rank = lane.rank;
     }
+    const arrows = drawArrows(ink);
     for (const [mark, thick] of [[hover, 1], [chosen, 2.5]]) {
       if (!mark || !lanes.includes(mark.lane) || mark.span.end < view[0] || mark.span.start > view[1]) continue;
       const x = Math.max(GUTTER, toX(mark.span.start));
@@ -130,7 +173,7 @@
       context.lineWidth = thick;
       context.strokeRect(x, mark.lane.y, Math.max(2, Math.min(canvas.clientWidth - 1, toX(mark.span.end)) - x), HEIGHT);
     }
-    Object.assign(canvas.dataset, {start: Math.round(view[0]), end: Math.round(view[1]), spans: drawn, lanes: lanes.length});
+    Object.assign(canvas.dataset, {start: Math.round(view[0]), end: Math.round(view[1]), spans: drawn, lanes: lanes.length, arrows});
   };
 
   const show = (start, end) => {  // keeps to the step, and to at least 100 ns
@@ -232,6 +275,7 @@
   byId("fit").addEventListener("click", fit);
   byId("trace").addEventListener("change", (event) => open(Number(event.target.value)));
   byId("all").addEventListener("change", () => { place(); draw(); });
+  byId("messages").addEventListener("change", draw);
   addEventListener("resize", () => { place(); draw(); });
   dark.addEventListener("change", draw);
   addEventListener("beforeprint", () => { printing = true; place(); draw(); });

@@ -58,9 +58,23 @@ def _timeline(name, events, most, texts):
         lanes.setdefault((event["pid"], event["tid"]), []).append((start, length, labels.setdefault(label, len(labels)), wait))
     end = max((s + d for spans in lanes.values() for s, d, *_ in spans), default=0)
     order = sorted(lanes, key=lambda lane: (stage_of.get(lane[0], 0), lane))
-    return {"name": name, "window_ns": end, "labels": [list(label) for label in labels],
+    arrows = _arrows(events, {lane: number for number, lane in enumerate(order)},
+                     max((s for spans in lanes.values() for s, *_ in spans), default=0) if notes else None)
+    return {"name": name, "window_ns": end, "labels": [list(label) for label in labels], "arrows": arrows,
             "lanes": [{"rank": pid, "name": ranks.get(pid, f"rank {pid}"), "stream": streams.get((pid, tid), str(tid)),
                        "spans": _flat(lanes[pid, tid])} for pid, tid in order]}, notes
+
+
+def _arrows(events, place, until_ns):
+    """[lane and time of a send, lane and time of its receive, ...] of messages whose lanes are there until then."""
+    ends = {"s": {}, "f": {}}
+    for event in events:
+        if event.get("ph") in ends:
+            lane, at = (event["pid"], event["tid"]), gantt.to_ns(event["ts"])
+            if lane in place and (until_ns is None or at <= until_ns):
+                ends[event["ph"]][event["id"]] = (place[lane], at)
+    return [number for message, sent in sorted(ends["s"].items()) if message in ends["f"]
+            for number in (*sent, *ends["f"][message])]
 
 
 def _flat(spans):

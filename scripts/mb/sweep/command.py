@@ -5,6 +5,7 @@ on one folder at once. Its rows are DIR/results: mb rows, mb plot and mb gate ta
 """
 
 import argparse
+import json
 import pathlib
 import shlex
 import sys
@@ -17,7 +18,7 @@ from mb.sweep.driver import Driver, Options
 from mb.sweep.estimate import Estimate, duration_text
 from mb.sweep.order import ORDERS, ordered
 from mb.sweep.progress import Progress
-from mb.sweep.status import summary
+from mb.sweep.status import collect, summary, to_json
 from mb.sweep.store import Store
 
 STATUSES = ("ok", "oom", "oom_predicted", "invalid", "unsupported", "timeout", "crash", "cancelled")
@@ -47,7 +48,8 @@ def _parser():
     parser.add_argument("--run-predicted-oom", action="store_true", help="run what does not fit by prediction")
     parser.add_argument("--keep-going", action="store_true", help="also after 10 equal crashes in a row")
     parser.add_argument("--slurm", action="store_true", help="submit arrays by sbatch instead of running here")
-    parser.add_argument("--no-progress", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print one JSON document: what mb status --json prints, or the counts of --dry-run or --slurm")
+    parser.add_argument("--no-progress", action="store_true", help="no progress line on stderr")
     return parser
 
 
@@ -79,15 +81,16 @@ def _wanted(args, sweep, store):
 
 def _adopt(sweep, store):
     """--reuse any-build: results of the same case on the same machine count, whatever build they are of."""
-    known = {(row["sweep"]["config"], row["fingerprint"]["id"]): row for row in store.rows()[0]}
+    known = {(row["sweep"]["config"], row["sweep"].get("machine", row["fingerprint"]["id"])): row
+             for row in store.rows()[0]}
     for point in sweep.points:
-        row = known.get((point.config_hash, point.row["fingerprint"]["id"]))
+        row = known.get((point.config_hash, point.machine))
         if row and store.stamp(point.key) is None:
             store.write(point.key, {**row, "sweep": {**row["sweep"], "key": point.key, "reused": row["sweep"]["key"]}})
 
 
 def _dry_run(sweep, store, wanted, order):
-    """The table of counts, the time and the first commands, as text."""
+    """Counts, the time and the first commands."""
     decided = {"invalid": 0, "unsupported": 0, "oom_predicted": 0}
     cached, to_run = 0, []
     for point in sweep.points:
@@ -100,15 +103,21 @@ def _dry_run(sweep, store, wanted, order):
     left = [(point.mode, point.predicted_s) for point in to_run]
     low, middle, high = Estimate().left(left)
     hours = sum((1 if point.mode == "sim" else point.ranks) * point.predicted_s for point in to_run) / 3600
-    lines = [f"sweep {sweep.name}: {len(sweep.points)} cases", f"  {sweep.duplicates:5} equal to another, left out",
-             f"  {sweep.excluded:5} excluded, left out"]
-    lines += [f"  {n:5} {name}" for name, n in decided.items()]
-    lines += [f"  {cached:5} done before", f"  {len(to_run):5} to run, about {duration_text(middle)} "
-              f"({duration_text(low)} to {duration_text(high)}) one after the other, {hours:.3g} rank hours"]
-    for point in ordered(to_run, order)[:5]:
-        command = launch.command_of(sweep.program, point.words, point.ranks, "ROW.json", sweep.spec.get("mpi"))
-        lines.append(f"  {shlex.join(command)}")
-    return "\n".join(lines)
+    commands = [shlex.join(launch.command_of(sweep.program, point.words, point.ranks, "ROW.json", sweep.spec.get("mpi")))
+                for point in ordered(to_run, order)[:5]]
+    return {"name": sweep.name, "total": len(sweep.points), "duplicates": sweep.duplicates, "excluded": sweep.excluded,
+            "decided": decided, "done": cached, "to_run": len(to_run), "left_s": [low, middle, high], "rank_hours": hours,
+            "first_commands": commands}
+
+
+def _dry_run_text(told):
+    low, middle, high = map(duration_text, told["left_s"])
+    lines = [f"sweep {told['name']}: {told['total']} cases", f"  {told['duplicates']:5} equal to another, left out",
+             f"  {told['excluded']:5} excluded, left out"]
+    lines += [f"  {n:5} {name}" for name, n in told["decided"].items()]
+    lines += [f"  {told['done']:5} done before", f"  {told['to_run']:5} to run, about {middle} ({low} to {high}) one after "
+              f"the other, {told['rank_hours']:.3g} rank hours"]
+    return "\n".join([*lines, *(f"  {command}" for command in told["first_commands"])])
 
 
 def _plan(sweep):
@@ -117,7 +126,7 @@ def _plan(sweep):
                        "predicted_s": p.predicted_s} for p in sweep.points]}
 
 
-def _submit(sweep, store, wanted):
+def _submit(sweep, store, wanted, as_json):
     """--slurm: what is neither done, decided nor queued."""
     for point in sweep.points:
         if point.status and wanted(point, store.read(point.key)):
@@ -135,6 +144,10 @@ def _submit(sweep, store, wanted):
         else:
             todo.append(point)
     jobs = slurm.submit(sweep, store, todo)
+    if as_json:
+        print(json.dumps({"jobs": [{"job": job, "cases": tasks} for job, tasks in jobs], "submitted": len(todo),
+                          "queued": len(queued)}, indent=1))
+        return ExitCode.OK
     for job, tasks in jobs:
         print(f"job {job}: {tasks} cases; scancel {job}_K ends one, mb status {shlex.quote(str(store.folder))} shows all")
     print(f"{len(todo)} cases submitted, {len(queued)} already in the queue")
@@ -151,14 +164,15 @@ def main(argv=None):
     store = Store(args.out or pathlib.Path("sweeps") / sweep.name)
     wanted = _wanted(args, sweep, store)
     if args.dry_run:
-        print(_dry_run(sweep, store, wanted, args.order))
+        told = _dry_run(sweep, store, wanted, args.order)
+        print(json.dumps(told, allow_nan=False, indent=1) if args.json else _dry_run_text(told))
         return ExitCode.OK
     store.sweep_up()
     if args.reuse == "any-build":
         _adopt(sweep, store)
     if args.slurm:
         store.write_plan(_plan(sweep))
-        return _submit(sweep, store, wanted)
+        return _submit(sweep, store, wanted, args.json)
     if not args.only:
         store.write_plan(_plan(sweep))
     chosen = _chosen(args.only, sweep.points) if args.only else sweep.points
@@ -166,7 +180,7 @@ def main(argv=None):
     driver = Driver(sweep, store, Options(args.jobs, args.keep_going, args.run_predicted_oom), progress)
     driver.run(ordered(chosen, args.order), wanted)
     rows = [row for row in map(store.read, dict.fromkeys(p.key for p in chosen)) if row]
-    print(summary(sweep.name, len(chosen), rows, store.folder))
+    print(to_json(collect(store)) if args.json else summary(sweep.name, len(chosen), rows, store.folder))
     if driver.tripped:
         print(f"mb sweep: stopped: {driver.tripped}; --keep-going runs the rest", file=sys.stderr)
     if driver.signals or driver.tripped:

@@ -110,7 +110,7 @@ class Driver:
         row = {**(found.row or {**point.row, "metrics": {}}), "status": found.status, "status_detail": found.detail}
         row["sweep"] = {"name": self.sweep.name, "key": point.key, "config": point.config_hash,
                         "point": point.config, "words": list(point.words), "rule": point.rule,
-                        "predicted_s": point.predicted_s, **(attempt or {})}
+                        "machine": point.machine, "predicted_s": point.predicted_s, **(attempt or {})}
         if found.by_text:
             row["sweep"]["judged_by"] = "text"
         self.store.write(point.key, row)

@@ -1,7 +1,8 @@
 """Cases of a sweep from its axes, in an order that the sweep's text alone decides.
 
 The product of the axes as they stand, the last one fastest; lines of `zip` groups stand for one axis each, behind
-the others; then the cases of `include`; without any of these, the base alone. Cases that match an `exclude` are left out. Of equal cases the first stays.
+the others; then the cases of `include`; without any of these, the base alone. Values that `presets` name stand for
+the keys that the preset gives. Cases that match an `exclude` are left out. Of equal cases the first stays.
 """
 
 import dataclasses
@@ -16,7 +17,8 @@ from mb.sweep.words import scope_of
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    config: dict
+    config: dict  # as base, axes and include have it
+    settings: dict  # the same with the keys of presets in the place of their names
     identity: str
     broken_rule: str | None  # the name of the first constraint that it breaks
 
@@ -66,14 +68,40 @@ def expand(sweep):
     lines = itertools.product(*factors) if factors or not sweep.get("include") else []
     parts = [{key: value for part in line for key, value in part.items()} for line in lines]
     configs = [{**sweep.get("base", {}), **part} for part in [*parts, *sweep.get("include", [])]]
-    kept = [config for config in configs if not any(_matches(config, rule) for rule in sweep.get("exclude", []))]
+    presets = _presets(sweep)
+    settings = [_settings(config, presets) for config in configs]
+    seen = [{**config, **all_keys} for all_keys, config in zip(settings, configs)]  # by rules: names and keys
+    excluded = [any(_matches(keys, rule) for rule in sweep.get("exclude", [])) for keys in seen]
     unique = {}
-    for config in kept:
-        unique.setdefault(hash_of(config), config)
-    cases = [Case(config, identity, _broken(config, sweep.get("constraints", [])))
-             for identity, config in unique.items()]
-    idle = [rule for rule in sweep.get("exclude", []) if not any(_matches(config, rule) for config in configs)]
-    return Expansion(cases, len(kept) - len(unique), len(configs) - len(kept), idle)
+    for config, all_keys, keys, out in zip(configs, settings, seen, excluded):
+        if not out:
+            unique.setdefault(hash_of(all_keys), (config, all_keys, keys))
+    cases = [Case(config, all_keys, identity, _broken(keys, sweep.get("constraints", [])))
+             for identity, (config, all_keys, keys) in unique.items()]
+    idle = [rule for rule in sweep.get("exclude", []) if not any(_matches(keys, rule) for keys in seen)]
+    return Expansion(cases, excluded.count(False) - len(unique), excluded.count(True), idle)
+
+
+def _presets(sweep):
+    """Those of a sweep; none may give what an axis gives."""
+    presets = sweep.get("presets", {})
+    axes = {*sweep.get("axes", {}), *(axis for group in sweep.get("zip", []) for axis in group)}
+    for axis, named in presets.items():
+        for name, keys in named.items():
+            if both := sorted(axes & set(keys)):
+                raise UserError(f"presets.{axis}.{name}: {both[0]} is an axis too; leave it out of one of them", ExitCode.USAGE)
+    return presets
+
+
+def _settings(config, presets):
+    """The keys of a case, those of its presets before those of the base."""
+    settings = {key: value for key, value in config.items() if key not in presets}
+    for axis in presets.keys() & config.keys():
+        if config[axis] not in presets[axis]:
+            raise UserError(f"{axis}: {config[axis]}: no preset of this name; there are {', '.join(map(str, presets[axis]))}",
+                            ExitCode.USAGE)
+        settings |= presets[axis][config[axis]]
+    return settings
 
 
 def _matches(config, rule):

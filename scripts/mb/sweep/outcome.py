@@ -1,11 +1,11 @@
 """What became of one attempt at a case: a status, why, and whether trying again may help."""
 
 import dataclasses
-import functools
 import pathlib
 import re
 import signal
 
+from mb import rows
 from mb.sweep import symptoms
 from mb.sweep.store import strict
 
@@ -45,13 +45,6 @@ def oom_kills(root="/"):
     return None
 
 
-@functools.cache
-def _validator():
-    from mb.rows import _validator as make
-
-    return make()
-
-
 def row_of(file):
     """The row in a file, or why there is none."""
     try:
@@ -60,7 +53,7 @@ def row_of(file):
         return None, "wrote no row"
     except (OSError, ValueError) as error:
         return None, f"wrote no row that can be read: {error}"
-    error = next(iter(_validator().iter_errors(row)), None)
+    error = rows.fault(row)
     return (row, None) if error is None else (None, f"wrote no row by the schema: {error.json_path}: {error.message[:200]}")
 
 

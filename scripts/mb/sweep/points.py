@@ -35,6 +35,11 @@ class Point:
         return line_of(self.words)
 
     @property
+    def machine(self):
+        """The fingerprint that the key is of: that of the row itself may be another, as launchers bind ranks to cores."""
+        return self.row["fingerprint"]["id"]
+
+    @property
     def mode(self):
         return self.row["params"].get("mode", "threads")
 
@@ -60,15 +65,16 @@ def _contents(text):
         return text
 
 
-def _identity(row):
-    """All that decides the numbers of a case."""
+def _identity(row, mpi=None):
+    """All that decides the numbers of a case, which `mpi` starts if its ranks are processes."""
     params = {key: value for key, value in row["params"].items() if key not in NOT_IDENTITY}
     for key, value in params.items():
         if isinstance(value, str) and (value.startswith("@") or (key == "data" and value)):
             params[key] = _contents(value.removeprefix("@"))
     made_of = {name: {k: v for k, v in (row["check"][name] or {}).items() if k != "name"}
                for name in ("model", "machine")} if "check" in row else {}
-    return {"suite": "step", "params": params, **made_of}
+    by = {"mpi": mpi} if mpi and params.get("mode") == "mpi" else {}
+    return {"suite": "step", "params": params, **by, **made_of}
 
 
 def _decided(case, row, reasons, reserve):
@@ -98,7 +104,7 @@ def make(file, spec):
     """All points of a sweep, in its order, equal ones merged."""
     expansion = expand(spec)
     program = binary.program()
-    words = [words_of(case.config) for case in expansion.cases]
+    words = [words_of(case.settings) for case in expansion.cases]
     rows = binary.check(program, [line_of(line) for line in words])
     reasons = {c["name"]: c["reason"] for c in spec.get("constraints", [])}
     if not rows:
@@ -109,7 +115,7 @@ def make(file, spec):
         if row["status_detail"].get("phase") == "words":
             raise UserError(f"{file}: {line_of(line)}: {row['status_detail']['message']}", ExitCode.USAGE)
         status, rule, detail = _decided(case, row, reasons, spec.get("memory_reserve", 0.1))
-        identity = _identity(row)
+        identity = _identity(row, spec.get("mpi"))
         check = row.get("check", {})
         point = Point(case.config, tuple(line), hash_of(identity), run_key(identity, build, row["fingerprint"]["id"]),
                       _head(row), check.get("run_s", 0.0), check.get("ranks", 0), status, rule, detail)

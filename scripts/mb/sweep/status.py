@@ -76,6 +76,14 @@ def collect(store):
             "of_other_sweeps_or_builds": len(others)}
 
 
+def to_json(state):
+    """The same as one JSON document, with what a sweep knows of its results in the place of their rows."""
+    counts = collections.Counter(row["status"] for row in state["done"])
+    done = [{**row["sweep"], "status": row["status"], "status_detail": row["status_detail"]} for row in state["done"]]
+    keys = {mode: row["sweep"]["key"] for mode, row in best(state["done"]).items()}
+    return json.dumps({**state, "counts": counts, "best": keys, "done": done}, allow_nan=False, indent=1)
+
+
 def _text(state, folder):
     lines = [summary(state["name"], state["total"], state["done"], folder)]
     lines += [f"runs: {case['case']} on {case['host']}, process {case['pid']}" for case in state["running"]]
@@ -100,10 +108,7 @@ def main(argv=None):
     store = Store(args.folder)
     state = collect(store)
     if args.json:
-        counts = collections.Counter(row["status"] for row in state["done"])
-        print(json.dumps({**state, "counts": counts, "best": {mode: row["sweep"]["key"] for mode, row in best(state["done"]).items()},
-                          "done": [{**row["sweep"], "status": row["status"], "status_detail": row["status_detail"]}
-                                   for row in state["done"]]}, allow_nan=False, indent=1))
+        print(to_json(state))
     else:
         print(_text(state, args.folder))
     return exit_codes.ExitCode.OK

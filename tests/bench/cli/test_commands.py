@@ -19,6 +19,7 @@ VERBS = [
     "run", "sim", "check", "plan", "theory", "place", "traffic", "memory", "coll", "fit", "doctor", "models", "machines",
     "schedules", "cases",
 ]
+SCHEMA = json.loads((ROOT / "bench" / "report" / "row.schema.json").read_text())
 SMALL = ["model=gpt-tiny", "mesh=dp2.pp2", "global_batch=8", "steps=2", "warm_up=1"]
 
 
@@ -88,8 +89,7 @@ def test_json_is_one_document_and_all_of_stdout():
 
 
 def test_a_row_follows_its_schema(row):
-    schema = json.loads((ROOT / "bench" / "report" / "row.schema.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(strict(row.read_text()))
+    jsonschema.Draft202012Validator(SCHEMA).validate(strict(row.read_text()))
 
 
 @pytest.mark.parametrize("case", [
@@ -242,6 +242,34 @@ def test_a_run_that_is_stopped_leaves_earlier_rows_as_they_were(sent, code, tmp_
     assert process.returncode == code
     assert row.read_text() == "{}"
     assert [path.name for path in tmp_path.iterdir()] == ["row.json"]
+
+
+def test_an_interrupted_run_keeps_the_steps_that_it_recorded(tmp_path):
+    row = tmp_path / "row.json"
+    process = subprocess.Popen([BIN / "meshbench", "run", "model=gpt-1m", "steps=100000", "warm_up=0", "-o", row],
+                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    while len(os.listdir(f"/proc/{process.pid}/task")) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    kept = strict(row.read_text())
+    jsonschema.Draft202012Validator(SCHEMA).validate(kept)
+    assert kept["status"] == "cancelled" and re.search(r"interrupted after step \d+ of 100000", kept["status_detail"]["message"])
+    assert kept["status_detail"]["message"] in said and kept["metrics"]["step_s"]["n"] >= 1
+    assert not kept["verified"]["ok"]
+
+
+def test_headroom_is_what_a_device_has_left(row):
+    sim = strict(run("sim", "model=gpt3-1.3b", "dtype=bf16", "mesh=dp8", "zero=3", "machine=h100x8", "--json").stdout)
+    left = 1e9 * (sim["machine"]["memory_gb"] - sim["machine"]["context_gb"] - sim["machine"]["library_gb"])
+    assert sim["metrics"]["headroom_bytes"]["value"] == left - sim["metrics"]["peak_bytes"]["value"]
+    large = strict(run("sim", "case=textbook-100b", "--json").stdout)
+    assert large["status"] == "oom_predicted" and large["metrics"]["headroom_bytes"]["value"] < 0
+    here = strict(row.read_text())["metrics"]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < here["headroom_bytes"]["value"] <= memory - here["process_peak_rss_bytes"]["value"]
 
 
 def test_no_words_print_the_help():

@@ -55,5 +55,26 @@ TEST(SystemFiles, AQuotaIsTimeOverPeriodAndMaxIsNone) {
   EXPECT_EQ(cpu_quota(tree.root()), std::nullopt);
 }
 
+TEST(SystemFiles, MemoryIsWhatTheControlGroupLeavesOfIt) {
+  Tree tree;
+  EXPECT_EQ(usable_memory_bytes(tree.root()), 0);
+  tree.file("proc/meminfo", "MemTotal:       1024 kB\n");
+  EXPECT_EQ(usable_memory_bytes(tree.root()), 1 << 20);
+  tree.file("sys/fs/cgroup/memory.max", "max\n");
+  EXPECT_EQ(usable_memory_bytes(tree.root()), 1 << 20);
+  tree.file("sys/fs/cgroup/memory.max", "4096\n");
+  EXPECT_EQ(usable_memory_bytes(tree.root()), 4096);
+  tree.file("sys/fs/cgroup/memory.max", "9999999999\n");
+  EXPECT_EQ(usable_memory_bytes(tree.root()), 1 << 20);
+}
+
+TEST(SystemFiles, TheDriverIsTheFirstVersionOfItsLine) {
+  Tree tree;
+  EXPECT_EQ(gpu_driver(tree.root()), std::nullopt);
+  tree.file("proc/driver/nvidia/version",
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5\nGCC 12\n");
+  EXPECT_EQ(gpu_driver(tree.root()), "550.54.15");
+}
+
 }  // namespace
 }  // namespace mb

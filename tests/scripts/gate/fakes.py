@@ -27,8 +27,10 @@ def times(seed, count=80, cv=0.01, worse=1.0):
     return worse * np.exp(cv * np.random.default_rng(seed).standard_normal(count))
 
 
-def build(folder, name, rows=(), before=""):
+def build(folder, name, rows=(), before="", check="exit 0"):
     """A program that writes rows[i] on its launch number i; `before` is shell that sees $n and $out, and may exit.
+
+    `check` is what it does when it is asked whether it takes a case.
 
     An entry of rows is a row, a list of rows, or text that is written as it stands.
     """
@@ -40,6 +42,7 @@ def build(folder, name, rows=(), before=""):
         (home / f"{number}").write_text(text, encoding="utf-8")
     program = home / "meshbench"
     program.write_text(f"""#!/bin/sh
+[ "$1" != check ] || {{ {check}; }}
 for out; do :; done
 n=$(cat {home}/count 2>/dev/null || echo 0)
 echo $((n + 1)) > {home}/count

@@ -85,6 +85,32 @@ def test_t21_a_confirmation_has_launches_of_its_own(tmp_path, capsys):
     assert code == 0 and told["pairs"] > 10 and abs(told["worse"]) < 0.02
 
 
+def test_signs_can_be_flipped_instead(tmp_path, capsys):
+    builds = [fakes.timed_build(tmp_path, "base", 1), fakes.timed_build(tmp_path, "slow", 2, worse=1.10)]
+    code, document = gate(capsys, *builds, CASE, "--test", "signflip")
+    assert (code, document["test"], fakes.finding(document, "step_s")["verdict"]) == (1, "signflip", "REGRESSED")
+
+
+def test_launches_keep_to_cpus_where_some_are_to_spare():
+    assert launch.ranks_of("model=gpt-1m mesh=dp2.tp2") == 4 and launch.ranks_of("sim mesh=1") == 1
+    assert launch.ranks_of("case=first") is None
+    assert launch.cpus_for(2, set(range(8))) == [4, 5, 6, 7]
+    assert launch.cpus_for(4, set(range(8))) is None  # two for each rank, and none to spare
+    assert launch.cpus_for(None, set(range(8))) is None and launch.cpus_for(1, {3}) is None
+    assert launch.listed({0, 1, 2, 5, 7, 8}) == "0-2,5,7-8"
+
+
+def test_where_a_launch_ran_is_kept_with_its_rows(tmp_path, capsys, monkeypatch):
+    usable = sorted(os.sched_getaffinity(0))
+    monkeypatch.setattr(launch, "cpus_for", lambda ranks, cpus: usable[-1:])
+    before = f"grep Cpus_allowed_list /proc/self/status >> {tmp_path}/allowed"
+    builds = [fakes.build(tmp_path, name, [make_row(mode="sim")] * 2, before=before) for name in "ab"]
+    assert gate(capsys, *builds, "sim " + CASE, "-o", "kept")[0] == 0
+    assert {line.split()[1] for line in (tmp_path / "allowed").read_text().splitlines()} == {str(usable[-1])}
+    rows = rows_of.load(["kept/rows"])
+    assert len(rows) == 4 and all(row["affinity"] == {"cpus": str(usable[-1]), "pinned": True} for row in rows)
+
+
 def test_traffic_that_doubles_without_any_change_in_time_fails(tmp_path, capsys):
     part = {"rank": 0, "stage": 0, "axis": "dp", "site": "gradients", "kind": "all_reduce", "closed_form": None,
             "counted": None, "equal": True}
@@ -155,10 +181,17 @@ def test_what_both_builds_fail_is_no_pass(tmp_path, capsys):
     assert code == 4 and fakes.finding(document, "status")["verdict"] == "BOTH_ERRORED"
 
 
-def test_what_both_builds_refuse_is_named_at_once(tmp_path):
-    builds = [fakes.build(tmp_path, name, before="echo mesh=pp4: no >&2; exit 2") for name in ("a", "b")]
-    with pytest.raises(UserError, match="both builds refuse it: exit 2: mesh=pp4: no"):
-        command.main(["--builds", *builds, CASE, "--any-load"])
+def test_what_both_builds_refuse_is_named_before_anything_is_launched(tmp_path):
+    builds = [fakes.build(tmp_path, name, check="echo mesh=pp4: no >&2; exit 2") for name in ("a", "b")]
+    with pytest.raises(UserError, match="both builds refuse it: exit 2: mesh=pp4: no") as told:
+        command.main(["--builds", *builds, CASE])
+    assert told.value.code == 2 and not (tmp_path / "launches").exists()
+
+
+def test_a_collective_that_both_builds_refuse_is_named_after_a_pair(tmp_path):
+    builds = [fakes.build(tmp_path, name, before="echo op=al: no >&2; exit 2") for name in ("a", "b")]
+    with pytest.raises(UserError, match="both builds refuse it: exit 2: op=al: no"):
+        command.main(["--builds", *builds, "coll op=al", "--any-load"])
     assert len(fakes.launched(tmp_path)) == 2
 
 
@@ -303,18 +336,20 @@ def test_a_full_disk_is_said_and_keeps_what_is_there(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_t23_whatever_ends_the_gate_pairs_that_ended_are_kept(tmp_path, number):
-    """At a random moment; the same command then launches only what is missing."""
+    """At a random moment of a random pair; the same command then launches only what is missing."""
     rows = [fakes.scaled(make_row(), step_s=f) for f in fakes.times(1)]
-    builds = [fakes.build(tmp_path, name, rows, before="sleep 0.02") for name in ("a", "b")]
+    wanted = random.randrange(1, 6)
+    stuck = f"[ $n -lt {wanted + 1} ] || [ -e {tmp_path}/go ] || exec sleep 60"  # or the gate might end first
+    builds = [fakes.build(tmp_path, name, rows, before=stuck) for name in ("a", "b")]
     words = [sys.executable, "-m", "mb", "gate", "--builds", "--any-load", *builds, CASE, "-o", "kept"]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
     running = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
     kept = pathlib.Path("kept/rows")
-    wanted = random.randrange(1, 6)
     while running.poll() is None and not (kept.exists() and len(list(kept.glob("[0-9]*"))) >= wanted):
         time.sleep(0.005)
     running.send_signal(number)
     _, said = running.communicate(timeout=60)
+    (tmp_path / "go").touch()
     assert running.returncode == (-9 if number == signal.SIGKILL else 130)
     assert number == signal.SIGKILL or "the same command goes on from there" in said
     before = {file.name: file.read_bytes() for file in kept.glob("[0-9]*")}

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,46 @@ def test_files_are_written_and_markdown_is_appended(tmp_path, row_file, capsys):
     summary.write_text("before\n")
     assert main([str(base), str(new), "--markdown", str(summary), "--junit", str(report)]) == 0
     assert summary.read_text().startswith("before\n### gate: PASSED") and xml.parse(report).getroot().get("failures") == "0"
+
+
+def test_a_summary_that_holds_something_already_is_not_overrun(tmp_path, row_file):
+    """GitHub keeps 1 MiB of all that a step appends, or nothing."""
+    files = [row_file([peak(10**9 + k * more, f"pp{k}") for k in range(1, 7)], f"{more}.jsonl") for more in (0, 1)]
+    summary, comment = tmp_path / "summary.md", tmp_path / "comment.md"
+    before = "x" * (outputs.SUMMARY_BYTES - 900) + "\n"
+    summary.write_text(before)
+    assert main([*map(str, files), "--markdown", str(summary), "--comment", str(comment)]) == 1
+    text = summary.read_text()
+    assert text.startswith(before) and len(text) <= outputs.SUMMARY_BYTES and "### gate: FAILED" in text
+    assert "more findings do not fit here" in text and len(comment.read_text()) <= outputs.COMMENT_BYTES
+    summary.write_text("x" * outputs.SUMMARY_BYTES)
+    assert main([*map(str, files), "--markdown", str(summary)]) == 1  # a line is not held back
+    assert summary.read_text()[outputs.SUMMARY_BYTES:].startswith("### gate: FAILED")
+
+
+def test_many_warnings_leave_room_for_findings():
+    told = {**made(*REGRESSES), "warnings": ["w" * 1000] * 100}
+    text = outputs.markdown(told, limit=20_000)
+    assert len(text.encode()) <= 20_000 and "| REGRESSED |" in text and "more lines do not fit here" in text
+
+
+def test_annotations_are_the_worst_of_each_kind_on_a_line_each(capsys, row_file):
+    base = [peak(10**9, f"pp{k}") for k in range(1, 15)]
+    told = made([*base, peak(5, "dp2", case="a:b,c%\n::error::x")], [peak(10**9 + k, f"pp{k}") for k in range(1, 15)])
+    lines = outputs.annotations(told)
+    assert all(re.fullmatch(r"::(error|warning|notice) title=[^:,\n]*::[^\n]*", line.replace("%3A", "").replace("%2C", ""))
+               for line in lines)
+    errors = [line for line in lines if line.startswith("::error ")]
+    assert len(errors) == outputs.MOST_ANNOTATIONS and "mesh=pp14 " in errors[0] and "REGRESSED" in errors[0]
+    assert lines[-1].startswith("::notice title=Gate::gate: FAILED") and "exit 1" in lines[-1]
+    gone = outputs.annotations(made([*base, peak(5, "dp2", case="a:b,c%\n::error::x")], base))
+    assert "a:b,c%25%0A::error::x" in gone[0] and gone[0].startswith("::error title=MISSING%3A status::")
+    assert outputs.annotations(made(*PASSES))[:-1] == [] == outputs.annotations(made(*NOISY))[:-1]
+    assert outputs.annotations(made(*NOISY, strict=True))[0].startswith("::error title=INCONCLUSIVE")
+    files = [row_file([peak(n)], f"{n}.jsonl") for n in (2, 1)]
+    assert main([*map(str, files), "--annotations", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["exit"] == 0 and "::notice title=CHANGED%3A peak_bytes::" in shown.err
 
 
 @pytest.fixture(scope="module")

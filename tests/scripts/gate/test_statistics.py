@@ -3,6 +3,7 @@
 MESHBENCH_LONG_TESTS=1 runs ten times as many.
 """
 
+import itertools
 import math
 import os
 
@@ -151,6 +152,32 @@ def test_confirmations_have_the_pairs_of_the_noncentral_t():
     noise = math.sqrt(2) * np.array([0.01, 0.02, 0.03])
     assert st.second_pairs(noise, 0.0075).tolist() == pytest.approx([8, 10, 19], abs=3)
     assert st.second_pairs(np.array([1.0]), 0.0075).tolist() == [st.MAX_PAIRS]
+
+
+def test_signs_flipped_are_counted_exactly():
+    """Beside all 2^n ways to give the effects signs, one by one, ties included."""
+    random = np.random.default_rng(1)
+    for n in (2, 5, 11):
+        effects = np.round(random.standard_normal(n) + 0.3, 1)
+        signs = np.array(list(itertools.product([1, -1], repeat=n)))
+        assert st.flip_p(effects[None])[0] == np.mean(signs @ effects >= effects.sum() - 1e-9)
+    assert st.flip_p(np.ones((1, 40)))[0] == 2.0**-40
+    assert st.flip_p(np.array([[np.nan, np.nan, 1.0], [0.0, 0.0, 0.0]])).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("noise, cv", [(normal, 0.01), (heavy, 0.03)])
+def test_flipping_signs_keeps_the_goals_too(noise, cv):
+    """G1 and G3 with fewer runs, as each confirmation counts its own signs."""
+    random = np.random.default_rng(1)
+
+    def pairs(shape, worse):
+        scale = cv / 0.03
+        return worse + scale * (noise(random, shape) - noise(random, shape))
+
+    for worse, runs, low, high in ((0.0, 1000, 0, 3 / 1000), (STEP_5, 100, 0.95, 1)):
+        decision = st.two_stage(pairs((runs, 10), worse), lambda rows, n: pairs((len(rows), n), worse), 1, "signflip")
+        assert low <= share(decision, "REGRESSED") <= high
+        assert decision.n.max() <= st.TESTS["signflip"][1]
 
 
 def test_hodges_lehmann_is_the_median_of_pairwise_means():

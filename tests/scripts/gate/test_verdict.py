@@ -249,6 +249,20 @@ def test_g10_exact_and_counted_metrics_never_alarm_and_always_see():
         assert verdict.judge_values(counted, noise[0], 1.05 * noise[1])[0] == "REGRESSED"
 
 
+def test_less_room_before_memory_runs_out_fails():
+    """Exact in virtual time; of a measured process, where 2 % of what is left are lost."""
+    def rows(mode, left):
+        row = make_row(mode=mode)
+        return [{**row, "metrics": {**row["metrics"], "headroom_bytes": {"value": left, "unit": "B", "n": 1}}}]
+
+    def verdict_of(mode, base, candidate):
+        return next(f["verdict"] for f in compare(rows(mode, base), rows(mode, candidate)) if f["metric"] == "headroom_bytes")
+
+    assert verdict_of("sim", 10**9, 10**9 - 1) == "REGRESSED" and verdict_of("sim", 10**9, 10**9 + 1) == "CHANGED"
+    assert verdict_of("sim", -10, -20) == "REGRESSED"  # does not fit, and less so
+    assert verdict_of("threads", 10**9, 985 * 10**6) == "PASS" and verdict_of("threads", 10**9, 975 * 10**6) == "REGRESSED"
+
+
 def test_times_of_stored_rows_are_not_judged():
     row = make_row()
     assert code([row], [changed(row, step_s=10.0)]) == 0

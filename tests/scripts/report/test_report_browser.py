@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import failed_row, make_row
-from test_report_page import DOCUMENT, NASTY, render, trace
+from test_report_page import DOCUMENT, NASTY, render, trace, with_messages
 
 selenium = pytest.importorskip("selenium", reason="selenium is not here; requirements.txt names it")
 from selenium import webdriver  # noqa: E402
@@ -48,7 +48,7 @@ def path(folder):
     named = trace(NASTY, stages=2, micro_batches=2)
     named["traceEvents"][1]["name"] = NASTY
     file = folder / "report.html"
-    file.write_text(render(rows, [(trace(stages=4, micro_batches=8), None), (named, None)], DOCUMENT, title=NASTY), encoding="utf-8")
+    file.write_text(render(rows, [(with_messages(trace(stages=4, micro_batches=8)), None), (named, None)], DOCUMENT, title=NASTY), encoding="utf-8")
     return file
 
 
@@ -160,6 +160,20 @@ def test_keys_zoom_move_and_walk_through_operations(page):
     assert "stage 1" in said(page)
     canvas.send_keys(Keys.ESCAPE)
     assert said(page) == "No operation chosen." and view(page) == whole
+
+
+def test_messages_are_drawn_where_they_are_in_view_and_wanted(page):
+    canvas, box = page.find_element(By.ID, "timeline-canvas"), page.find_element(By.ID, "timeline-messages")
+    whole = int(canvas.get_attribute("data-arrows"))
+    assert whole == 16  # both operations of 8 forwards
+    canvas.send_keys("+", "+", "+")
+    assert 0 <= int(canvas.get_attribute("data-arrows")) < whole
+    canvas.send_keys("0")
+    box.click()
+    assert int(canvas.get_attribute("data-arrows")) == 0
+    box.click()
+    Select(page.find_element(By.ID, "timeline-trace")).select_by_index(1)
+    assert int(canvas.get_attribute("data-arrows")) == 0
 
 
 def test_the_mouse_points_chooses_drags_and_zooms(page):

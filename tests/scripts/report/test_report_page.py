@@ -206,6 +206,27 @@ def test_timelines_that_are_too_long_are_cut_and_say_so(monkeypatch):
     assert notes[0] == "The first 12 of 20 traces."
 
 
+def with_messages(made):
+    """The same trace with a message from each forward of a stage to the next stage's."""
+    number = 0
+    for event in [e for e in made["traceEvents"] if e.get("cat") == "compute" and e["name"] == "forward" and e["pid"] + 1 < 2]:
+        number += 1
+        ends = {"s": (event["pid"], event["ts"] + event["dur"]), "f": (event["pid"] + 1, event["ts"] + 1000)}
+        made["traceEvents"] += [{"ph": ph, "name": "message", "cat": "p2p", "id": number, "pid": pid, "tid": 1000, "ts": ts}
+                                for ph, (pid, ts) in ends.items()]
+    return made
+
+
+def test_messages_join_the_lanes_of_their_ends(monkeypatch):
+    found, _ = timelines.lanes_of([(with_messages(trace(stages=2, micro_batches=3, ops=1)), None)])
+    arrows = found["traces"][0]["arrows"]
+    assert [arrows[i:i + 4] for i in range(0, len(arrows), 4)] == [
+        [0, (m + 1) * 1_000_000, 1, (m + 1) * 1_000_000] for m in range(3)]
+    monkeypatch.setattr(timelines, "MOST_SPANS", 3)
+    cut, _ = timelines.lanes_of([(with_messages(trace(stages=2, micro_batches=3, ops=1)), None)])
+    assert len(cut["traces"][0]["arrows"]) < 12  # no arrow to what is left out
+
+
 def test_rows_bring_their_traces_along_once(row_file, tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(make_trace()))
     path = row_file([{**make_row(), "artifacts": {"trace": "t.json"}}, {**make_row("dp2"), "artifacts": {"trace": "gone.json"}}])

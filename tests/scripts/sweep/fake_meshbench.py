@@ -40,6 +40,7 @@ case $do in
   kill) kill -KILL $$ ;;
   once) [ -e {folder}/once ] || {{ touch {folder}/once; kill -KILL $$; }}; cp {folder}/row.json "$out" ;;
   hang) sleep 600 ;;
+  partial) trap 'cp {folder}/row.json "$out"; exit 130' TERM; sleep 600 & wait ;;
   deaf) trap '' TERM; sleep 600 & wait; wait ;;
   disk) echo "meshbench: $out: cannot write: No space left on device" >&2; exit 4 ;;
 esac

@@ -42,3 +42,25 @@ def test_t26_a_broken_rule_stays_with_its_case():
 def test_groups_of_unequal_length_are_refused():
     with pytest.raises(UserError, match="equally many"):
         expand({"zip": [{"a": [1, 2], "b": [1]}]})
+
+
+PRESETS = {"interconnect": {"fast": {"link": "a", "n": 2}, "slow": {"link": "b"}}}
+
+
+def test_a_preset_stands_for_its_keys():
+    sweep = {"base": {"n": 1}, "axes": {"interconnect": ["fast", "slow"]}, "presets": PRESETS,
+             "include": [{"link": "b"}], "exclude": [{"interconnect": "gone"}], "constraints": [
+                 {"name": "one", "rule": "n == 1 or interconnect == 'slow'", "reason": "r"}]}
+    expansion = expand(sweep)
+    assert [case.settings for case in expansion.cases] == [{"n": 2, "link": "a"}, {"n": 1, "link": "b"}]
+    assert [case.config for case in expansion.cases] == [{"n": 1, "interconnect": "fast"}, {"n": 1, "interconnect": "slow"}]
+    assert expansion.duplicates == 1 and expansion.idle_excludes == [{"interconnect": "gone"}]
+    assert [case.broken_rule for case in expansion.cases] == ["one", None]
+
+
+@pytest.mark.parametrize("more, message", [
+    ({"axes": {"interconnect": ["fsat"]}}, "interconnect: fsat: no preset of this name; there are fast, slow"),
+    ({"axes": {"interconnect": ["fast"], "n": [1]}}, "presets.interconnect.fast: n is an axis too")])
+def test_presets_that_cannot_be_are_refused(more, message):
+    with pytest.raises(UserError, match=message):
+        expand({"presets": PRESETS, **more})

@@ -76,6 +76,15 @@ def test_t26_a_hang_ends_at_the_time_limit(fake, mb, tmp_path, monkeypatch):
     assert statuses == ["ok", "timeout", "timeout"]
 
 
+def test_a_case_that_is_stopped_keeps_the_steps_it_had(fake, mb, tmp_path):
+    file = fake.sweep_file(base={"do": "partial"}, axes={"n": [1]}, time_limit_s=0.3)
+    assert mb("sweep", file, "-o", tmp_path / "out")[0] == 3
+    row = rows_in(tmp_path / "out")[1]
+    assert row["status"] == "timeout" and "time limit" in row["status_detail"]["message"]
+    assert row["metrics"]["step_s"]["n"] == 5
+    jsonschema.Draft202012Validator(SCHEMA).validate(row)
+
+
 def test_t26_a_program_that_vanishes_is_recorded(fake, mb, tmp_path, monkeypatch):
     command = launch.command_of
     monkeypatch.setattr(launch, "command_of", lambda *args: ["/no/such/program", *command(*args)[1:]])

@@ -72,6 +72,22 @@ def test_results_of_another_build_count_when_told(fake, mb, tmp_path):
     assert len(fake.ran()) == 6
 
 
+def test_results_that_a_launcher_bound_to_fewer_cores_count_too(fake, mb, tmp_path):
+    """Under mpirun a rank sees the cores that it is bound to, so that the fingerprint of its row is another."""
+    out = tmp_path / "out"
+    row = json.loads((fake.folder / "row.json").read_text())
+    row["fingerprint"] = {**row["fingerprint"], "id": "b" * 16}
+    (fake.folder / "row.json").write_text(json.dumps(row))
+    mb("sweep", fake.sweep_file(), "-o", out)
+    head = json.loads((fake.folder / "head.json").read_text())
+    head["build"]["git"] = "f" * 40
+    (fake.folder / "head.json").write_text(json.dumps(head))
+    assert mb("sweep", fake.sweep_file(), "-o", out, "--reuse", "any-build")[0] == 0 and len(fake.ran()) == 3
+    head["fingerprint"]["id"] = "c" * 16  # another machine is another
+    (fake.folder / "head.json").write_text(json.dumps(head))
+    assert mb("sweep", fake.sweep_file(), "-o", out, "--reuse", "any-build")[0] == 0 and len(fake.ran()) == 6
+
+
 CASES = 5
 STATES = ("none", "ok", "cancelled", "torn", "half", "claimed by the dead", "claimed long ago")
 

@@ -93,6 +93,12 @@ def test_identity_is_of_what_decides_the_numbers(fake):
         assert keys_of(fake)[0] == first[0] and keys_of(fake)[1] != first[1]
 
 
+def test_whose_mpirun_it_is_counts_where_one_starts_the_ranks(fake):
+    hashes = {(mode, mpi): points.make(file, spec.load(file)).points[0].config_hash for mode in ("mpi", "threads")
+              for mpi in ("openmpi", "mpich") for file in [fake.sweep_file(axes={"n": [1]}, base={"mode": mode}, mpi=mpi)]}
+    assert hashes["mpi", "openmpi"] != hashes["mpi", "mpich"] and hashes["threads", "openmpi"] == hashes["threads", "mpich"]
+
+
 def test_a_file_that_a_case_names_counts_by_its_contents(fake, tmp_path):
     named = tmp_path / "flag"
     named.write_text("1")
