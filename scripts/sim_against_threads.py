@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import mean, median
 
 BASE = "model=gpt-1m"
-LINKS = {"fast": "intra:1GB/s,200us", "slow": "intra:0.25GB/s,500us"}
+LINKS = {"fast": "intra:1GB/s,200us;inter:1GB/s,200us", "slow": "intra:0.25GB/s,500us;inter:0.25GB/s,500us"}
 # Shapes of all operations, by meshes and options that the sweep has in other combinations and with more micro-batches.
 CALIBRATION = (
     "mesh=dp2 micro_batch=2 global_batch=8",

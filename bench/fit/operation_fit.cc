@@ -26,6 +26,12 @@ std::optional<Op> matmul_named(std::string_view name) {
 
 namespace {
 
+bool has_layout(std::string_view text) {
+  for (const std::string_view layout : {"nn", "nt", "tn", "tt"})
+    if (text.find(layout) != std::string_view::npos) return true;
+  return false;
+}
+
 void fit_matmuls(const std::vector<std::pair<Op, double>>& matmuls, Machine& machine,
                  OperationsFit& fit) {
   const std::size_t wanted = rows_wanted(3);
@@ -68,7 +74,12 @@ OperationsFit fit_operations(std::span<const OperationTime> times, Machine& mach
   if (times.empty()) return fit;
   fit.source = sources_of(times);
   std::map<std::string, std::vector<double>> by_op;
-  for (const OperationTime& time : times) by_op[time.time.op].push_back(time.time.us);
+  for (const OperationTime& time : times) {
+    // Without a layout, as people write it: of any.
+    const std::optional<Op> matmul = matmul_named(time.time.op);
+    const bool plain = matmul && !has_layout(time.time.op);
+    by_op[plain ? to_text(*matmul) : time.time.op].push_back(time.time.us);
+  }
   std::vector<std::pair<Op, double>> matmuls;
   machine.measured.ops.clear();
   for (const auto& [name, us] : by_op) {

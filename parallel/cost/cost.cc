@@ -96,9 +96,17 @@ OpTimes measured_ops(const Machine& machine) {
 }
 
 OpCoverage op_coverage(const Plan& plan, const Machine& machine) {
+  std::vector<bool> runs(plan.ops.size());  // the table may hold others
+  for (const Program& program : plan.programs) {
+    for (const Instruction& instruction : program.instructions)
+      if (const auto* compute = std::get_if<Compute>(&instruction.action)) runs[compute->op] = true;
+  }
   const OpTimes times = measured_ops(machine);
   OpCoverage coverage;
-  for (const Op& op : plan.ops) ++(times.seconds(op) ? coverage.measured : coverage.modelled);
+  for (std::size_t op = 0; op < runs.size(); ++op) {
+    if (!runs[op]) continue;
+    ++(times.seconds(plan.ops[op]) ? coverage.measured : coverage.modelled);
+  }
   return coverage;
 }
 

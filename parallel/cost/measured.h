@@ -18,7 +18,7 @@ struct Op;
 
 // Until the device may begin the next operation.
 struct OpTime {
-  std::string op;  // to_text(Op); "matmul 512x1536x384 bf16" is of any layout
+  std::string op;  // to_text(Op); "matmul 512x1536x384 nn bf16" is of any layout without its own
   double us = 0;
   bool operator==(const OpTime&) const = default;
 };

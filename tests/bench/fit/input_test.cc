@@ -137,7 +137,7 @@ TEST(Input, OfNoKnownFormIsRefusedWithWhatWouldDo) {
 TEST(Csv, HoldsMatmulsOperationsOrSteps) {
   const FitRows matmuls =
       read("device,dtype,m,n,k,time_us\na100,bfloat16,1024,1536,8192,112.981\n");
-  EXPECT_EQ(matmuls.operations.at(0).time.op, "matmul 1024x1536x8192 bf16");
+  EXPECT_EQ(matmuls.operations.at(0).time.op, "matmul 1024x1536x8192 nn bf16");
   EXPECT_DOUBLE_EQ(matmuls.operations[0].time.us, 112.981);
   const FitRows operations = read("# by hand\nop,us\ngelu 128x512,3.5\n");
   EXPECT_EQ(operations.operations.at(0).time.op, "gelu 128x512");
@@ -151,7 +151,7 @@ TEST(Csv, IsRefusedByLine) {
   EXPECT_REFUSED("m,n,k\n1,2,3\n", "file.txt:1: columns m,n,k,dtype and time_us");
   EXPECT_REFUSED("m,n,k,us,ms\n", "columns 'us' and 'ms' both are times");
   EXPECT_REFUSED("m,n,k,us\n1,2,3\n", "file.txt:2: 3 cells, and the header has 4");
-  EXPECT_REFUSED("m,n,k,us\n1,2,3,nan\n", "file.txt:2: us=nan: give a finite time above 0");
+  EXPECT_REFUSED("m,n,k,us\n1,2,3,nan\n", "file.txt:2: us=nan: not a number");
   EXPECT_REFUSED("m,n,k,us\n1,2,0,4\n", "file.txt:2: k=0: give a size above 0");
   EXPECT_REFUSED("m,n,k,us\n1,2,3,4us\n", "file.txt:2: us=4us: not a number");
   EXPECT_REFUSED("m,n,k,dtype,us\n1,2,3,int8,4\n", "file.txt:2: dtype 'int8'");

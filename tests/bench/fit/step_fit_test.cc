@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "bench/fit/operation_fit.h"
@@ -16,7 +17,7 @@ namespace {
 
 // Steps of small GPT on nodes of H100 under a stack, with noise.
 std::vector<MeasuredStep> steps_of(const Stack& stack, int rows, double noise) {
-  const char* meshes[] = {"1", "dp2", "tp2", "pp2", "dp2.tp2", "tp4"};
+  const char* meshes[] = {"1", "dp2", "tp2", "pp2", "dp2.tp2", "tp3"};
   std::vector<MeasuredStep> steps;
   for (int row = 0; row < rows; ++row) {
     MeasuredStep step{.model = find_model("gpt-10m"),
@@ -130,7 +131,12 @@ TEST(Width, IsOfWhatIsLeastKnown) {
                              [](const auto& a, const auto& b) { return a.share > b.share; }));
   KnownErrors measured{.host = true};
   measured.curves[group_name(CollectiveKind::all_reduce, 8, 1)] = 0.9;
-  EXPECT_EQ(width_of(plan, machine, stack, measured)[0].name, "all_reduce over 8 ranks on 1 node");
+  const auto of = [&](const std::vector<WidthPart>& parts) {
+    for (const WidthPart& part : parts)
+      if (part.name == "all_reduce over 8 ranks on 1 node") return part;
+    return WidthPart{};
+  };
+  EXPECT_GT(of(width_of(plan, machine, stack, measured)).share, of(width).share);
 }
 
 }  // namespace

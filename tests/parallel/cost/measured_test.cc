@@ -50,7 +50,7 @@ TEST(Measured, CurvesTakeThePlaceOfTheBuiltInOnes) {
 
 TEST(Measured, TimesOfOperationsAreFoundByShape) {
   const OpTimes times(
-      {{"matmul 128x256x512 nt bias", 9}, {"matmul 128x256x512", 7}, {"gelu 4x8", 1}});
+      {{"matmul 128x256x512 nt bias", 9}, {"matmul 128x256x512 nn", 7}, {"gelu 4x8", 1}});
   EXPECT_DOUBLE_EQ(*times.seconds({Matmul{128, 256, 512, false, true, true}}), 9e-6);
   EXPECT_DOUBLE_EQ(*times.seconds({Matmul{128, 256, 512, true}}), 7e-6) << "any other layout";
   EXPECT_DOUBLE_EQ(*times.seconds({Gelu{4, 8}}), 1e-6);
@@ -66,13 +66,13 @@ TEST(Measured, OperationsTakeTheirTimesInAPrediction) {
   machine.op_times = "measured";
   for (const Op& op : plan.ops) machine.measured.ops.push_back({to_text(op), 3});
   const Prediction all = predict(model, Mesh(), {}, machine, find_stack("kernels"));
-  EXPECT_EQ(all.ops.measured, static_cast<int>(plan.ops.size()));
+  EXPECT_GT(all.ops.measured, 30);
   EXPECT_EQ(all.ops.modelled, 0);
   EXPECT_NEAR(all.step_s, 3e-6 * static_cast<double>(plan.programs[0].instructions.size()), 1e-9);
-  machine.measured.ops.resize(2);
-  const Prediction some = predict(model, Mesh(), {}, machine, find_stack("kernels"));
-  EXPECT_EQ(some.ops.measured, 2);
-  EXPECT_EQ(some.ops.modelled, static_cast<int>(plan.ops.size()) - 2);
+  machine.measured.ops = {{"gelu 128x512", 3}, {"gelu 128x513", 3}};
+  const Prediction one = predict(model, Mesh(), {}, machine, find_stack("kernels"));
+  EXPECT_EQ(one.ops.measured, 1);
+  EXPECT_EQ(one.ops.modelled, all.ops.measured - 1) << "operations that nothing runs do not count";
 }
 
 TEST(Measured, WhatIsAskedForOfAnotherDeviceIsNotAnsweredByThisOne) {
