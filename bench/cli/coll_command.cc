@@ -35,7 +35,8 @@ class Source {
   Source(const CollCase& c, const std::vector<Point>& points) : case_(c) {
     if (c.mode == Mode::sim) return;
     world_.emplace(c.mode, c.mesh, c.link, c.timeout_s);
-    runner_ = std::make_unique<CollRunner>(**world_, c, points, &Interrupts::interrupted);
+    runner_ = std::make_unique<CollRunner>(**world_, c, points, &Interrupts::interrupted,
+                                           devices_of(c.mode, c.mesh));
   }
 
   bool prints() { return !world_ || (**world_).local_ranks().front() == 0; }
@@ -81,8 +82,7 @@ class Sink {
     all_.push_back({std::move(result), std::move(summary)});
     if (!lines_ && !csv_ && !json_) return all_.back();
     for (Json& row : coll_rows(case_, all_.back(), around_, head_, flags_.raw)) {
-      if (case_.mode == Mode::mpi)
-        add_mpi(row, std::llround(all_.back().result.clock_uncertainty_ns));
+      if (on_mpi(case_.mode)) add_mpi(row, std::llround(all_.back().result.clock_uncertainty_ns));
       try {
         if (lines_) lines_->add(row);
         if (csv_) csv_->add(row);
@@ -218,7 +218,7 @@ std::string machine_text(const CollCase& c) {
 void write_tuning(const CollCase& c, const Flags& flags, const std::vector<MeasuredPoint>& all) {
   const Tuning tuning{.mode = std::string(name_of(c.mode)),
                       .machine = machine_text(c),
-                      .library = c.mode == Mode::mpi ? mpi_text() : "none",
+                      .library = on_mpi(c.mode) ? mpi_text() : "none",
                       .case_line = to_text(c),
                       .operations = tune(timed_rows(all))};
   write_whole(flags.tune, [&](std::ostream& out) { out << to_json(tuning); });

@@ -27,7 +27,8 @@ Json row_of(const Case& c, const Prediction& p) {
               {"measured_ops", p.ops.measured},
               {"modelled_ops", p.ops.modelled},
               {"calibrated_on", c.stack.source},
-              {"extrapolated", p.interval.extrapolated}};
+              {"extrapolated", p.interval.extrapolated},
+              {"not_modelled", p.not_modelled}};
   return row;
 }
 

@@ -10,13 +10,37 @@ namespace {
 
 std::int64_t to_ns(double seconds) { return std::llround(seconds * 1e9); }
 
+// What autograd's engine, which runs no Python, takes to launch a kernel, as a share of what a
+// program of Python takes.
+constexpr double kAutogradLaunch = 0.4;
+
+bool is_backward(Pass pass) {
+  return pass == Pass::backward || pass == Pass::input_grad || pass == Pass::weight_grad;
+}
+
+// Whether tensor ranks divide tokens between the parts that they divide otherwise: then they sum
+// into parts.
+bool divides_rows(const Plan& plan) {
+  for (const Program& program : plan.programs) {
+    for (const Instruction& instruction : program.instructions) {
+      const auto* collective = std::get_if<Collective>(&instruction.action);
+      if (collective && collective->group == group_of(Axis::tp) &&
+          collective->kind == CollectiveKind::reduce_scatter)
+        return true;
+    }
+  }
+  return false;
+}
+
 class RooflineCost final : public CostModel {
  public:
   RooflineCost(const Plan& plan, const Machine& machine, const Stack& stack)
       : machine_(machine),
         network_(plan.mesh, machine_),
         comm_share_(stack.comm_share),
-        host_waits_(stack.host_waits) {
+        host_waits_(stack.host_waits),
+        eager_(stack.eager),
+        parts_(stack.scatter_sends && !divides_rows(plan) ? plan.mesh.size(Axis::tp) : 1) {
     const OpTimes measured = measured_ops(machine);
     for (const Op& op : plan.ops) {
       const auto seconds = measured.seconds(op);
@@ -43,9 +67,11 @@ class RooflineCost final : public CostModel {
       return to_ns(2.0 * static_cast<double>(bytes) / (machine_.memory_gb_per_s * 1e9));
     }
     const auto* send = std::get_if<Send>(&instruction.action);
-    const double seconds =
-        send ? network_.seconds(stage, send->to, bytes)
-             : network_.seconds(std::get<Recv>(instruction.action).from, stage, bytes);
+    const int from = send ? stage : std::get<Recv>(instruction.action).from,
+              to = send ? send->to : stage;
+    double seconds = network_.seconds(from, to, bytes / parts_);
+    if (parts_ > 1)
+      seconds += network_.seconds(CollectiveKind::all_gather, group_of(Axis::tp), bytes);
     return to_ns(seconds / comm_share_);
   }
 
@@ -53,14 +79,18 @@ class RooflineCost final : public CostModel {
   bool host_waits_for_collectives() const override { return host_waits_; }
   std::int64_t launch_ns(const Instruction& instruction) const override {
     const auto* compute = std::get_if<Compute>(&instruction.action);
-    return compute ? launch_ns_[compute->op] : call_ns_;
+    const std::int64_t ns = compute ? launch_ns_[compute->op] : call_ns_;
+    return eager_ && is_backward(instruction.label.pass)
+               ? std::llround(kAutogradLaunch * static_cast<double>(ns))
+               : ns;
   }
 
  private:
   Machine machine_;
   Network network_;
   double comm_share_;
-  bool host_waits_;
+  bool host_waits_, eager_;
+  int parts_;  // that tensor ranks send a message between stages in
   std::vector<std::int64_t> op_ns_, launch_ns_;  // by Plan::ops
   std::int64_t call_ns_;
 };

@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "parallel/cost/fields.h"
+#include "parallel/cost/protocols.h"
 
 namespace mb {
 namespace {
@@ -36,6 +37,8 @@ const Fields<Machine>& fields() {
           {"nodes", [](M& m) -> int& { return m.nodes; }, from_zero},
           {"nodes_per_leaf", [](M& m) -> int& { return m.nodes_per_leaf; }, from_zero},
           {"oversubscription", [](M& m) -> double& { return m.oversubscription; }, from_one},
+          {"algorithm", [](M& m) -> std::string& { return m.algorithm; }},
+          {"protocol", [](M& m) -> std::string& { return m.protocol; }},
           {"curves", [](M& m) -> std::string& { return m.curves; }},
           {"op_times", [](M& m) -> std::string& { return m.op_times; }},
           {"context_gb", [](M& m) -> double& { return m.context_gb; }, from_zero},
@@ -65,13 +68,14 @@ double Machine::peak_tflops(DType dtype) const {
 //
 // matmul_efficiency of A100 and H100 is fitted on a fifth of 1,500 measured bf16 matmuls each
 // (aiconfigurator at 095f58a); with the round figures for memory and launches the rest is met to
-// 7.0 % and 5.0 % mean where all sides are 1,024 or more. Other machines have round figures.
-// attention_efficiency: what FlashAttention-2 reaches on A100 (Dao, 2023: 0.5 to 0.73), 2 and 3 on
-// H100 (Shah et al., 2024: 0.35 to 0.75); 0.7 on B200 and its kin was chosen looking at its
-// published steps. Latencies: NCCL's tuning constants per
-// NVLink hop and net hop. nic_efficiency: 92 % of the wire, what InfiniBand carries as data. Host:
-// PCIe, one direction, and a round latency. Context and library buffers: 1.3 to 1.6 GB together as
-// nvidia-smi shows them (BigScience's chronicles, 2022).
+// 7.0 % and 5.0 % mean where all sides are 1,024 or more. Those of B200, B300 and their kin in
+// NVL72 are fitted together with stack megatron-bridge on the same rows. Other machines have round
+// figures. attention_efficiency: what FlashAttention-2 reaches on A100 (Dao, 2023: 0.5 to 0.73), 2
+// and 3 on H100 (Shah et al., 2024: 0.35 to 0.75); 0.7 on B200 and its kin was chosen looking at
+// its published steps. Latencies: NCCL's tuning constants per NVLink hop and net hop.
+// nic_efficiency: 92 % of the wire, what InfiniBand carries as data. Host: PCIe, one direction, and
+// a round latency. Context and library buffers: 1.3 to 1.6 GB together as nvidia-smi shows them
+// (BigScience's chronicles, 2022).
 const std::vector<Machine>& machines() {
   static const std::vector<Machine> table = {
       {.name = "cpu",
@@ -265,7 +269,7 @@ const std::vector<Machine>& machines() {
        .fp64_tflops = 37,
        .bf16_tflops = 2250,
        .fp8_tflops = 4500,
-       .matmul_efficiency = 0.75,
+       .matmul_efficiency = 0.613,
        .attention_efficiency = 0.7,
        .memory_gb_per_s = 8000,
        .memory_efficiency = 0.85,
@@ -285,7 +289,7 @@ const std::vector<Machine>& machines() {
        .fp64_tflops = 1.2,
        .bf16_tflops = 2250,
        .fp8_tflops = 4500,
-       .matmul_efficiency = 0.75,
+       .matmul_efficiency = 0.754,
        .attention_efficiency = 0.7,
        .memory_gb_per_s = 8000,
        .memory_efficiency = 0.85,
@@ -305,7 +309,7 @@ const std::vector<Machine>& machines() {
        .fp64_tflops = 40,
        .bf16_tflops = 2500,
        .fp8_tflops = 5000,
-       .matmul_efficiency = 0.7,
+       .matmul_efficiency = 0.613,
        .attention_efficiency = 0.7,
        .memory_gb_per_s = 8000,
        .memory_efficiency = 0.85,
@@ -325,7 +329,7 @@ const std::vector<Machine>& machines() {
        .fp64_tflops = 1.3,
        .bf16_tflops = 2500,
        .fp8_tflops = 5000,
-       .matmul_efficiency = 0.7,
+       .matmul_efficiency = 0.754,
        .attention_efficiency = 0.7,
        .memory_gb_per_s = 8000,
        .memory_efficiency = 0.85,
@@ -418,6 +422,10 @@ void check_machine(const Machine& machine) {
       machine.op_times == "none" || !machine.measured.ops.empty(),
       "machine.op_times=measured: this machine has no measured_ops; give a file that 'meshbench "
       "fit' wrote");
+  require(is_algorithm(machine.algorithm), "machine.algorithm=", machine.algorithm,
+          ": give auto, ring or tree");
+  require(is_protocol(machine.protocol), "machine.protocol=", machine.protocol,
+          ": give auto, ll, ll128 or simple");
 }
 
 std::string to_json(const Machine& machine) {

@@ -8,22 +8,10 @@
 #include "parallel/comm/steps.h"
 #include "parallel/cost/collective_cost.h"
 #include "parallel/cost/curves.h"
+#include "parallel/cost/protocols.h"
 
 namespace mb {
 namespace {
-
-// Protocols of NCCL: latency of a hop as a share of that of Simple, which machines give, and the
-// share of the bandwidth that carries data. From the table of hop latencies in its tuning.cc (us,
-// LL, LL128, Simple: net ring 2.7, 4.0, 14; net tree 5.0, 8.5, 14; NVLink 0.6, 1.9, 3.4; before the
-// first hop 6.6, 14, 8.4).
-struct Protocol {
-  double net_ring, net_tree, link, bandwidth, base_us;
-};
-constexpr std::array<Protocol, 3> kProtocols = {{
-    {2.7 / 14, 5.0 / 14, 0.6 / 3.4, 0.5, 6.6},         // LL: a flag with every 4 bytes
-    {4.0 / 14, 8.5 / 14, 1.9 / 3.4, 120.0 / 128, 14},  // LL128: 8 of 128 bytes
-    {1, 1, 1, 1, 8.4},
-}};
 
 int phases_of(CollectiveKind kind) { return kind == CollectiveKind::all_reduce ? 2 : 1; }
 
@@ -50,12 +38,16 @@ double between_nodes(CollectiveKind kind, double bytes, const GroupSpread& sprea
   const double wire = phases * (n - 1) / n * bytes /
                       std::min(nic, spread.on_a_node > 1 ? machine.intra.gb_per_s * 1e9 : nic);
   double best = INFINITY;
-  for (const Protocol& p : kProtocols) {
+  // NCCL has trees for all-reduces alone, and forces nothing on the others.
+  const bool tree_only = machine.algorithm == "tree" && kind == CollectiveKind::all_reduce;
+  for (const Protocol& p : protocols()) {
+    if (machine.protocol != "auto" && machine.protocol != p.name) continue;
     const double net = machine.inter.latency_us * 1e-6, link = machine.intra.latency_us * 1e-6;
     const double base = 1e-6 * p.base_us;
     const double ring =
         base + phases * ((nodes - 1) * net * p.net_ring + (n - nodes) * link * p.link);
-    best = std::min(best, ring + wire / p.bandwidth);
+    if (!tree_only) best = std::min(best, ring + wire / p.bandwidth);
+    if (machine.algorithm == "ring") continue;
     if (kind != CollectiveKind::all_reduce) continue;
     const double tree = base + 2 * (std::ceil(std::log2(nodes)) * net * p.net_tree +
                                     (n / nodes - 1) * link * p.link);
