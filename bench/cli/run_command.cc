@@ -271,8 +271,7 @@ void run(const Flags& flags, bool virtual_time) {
                       .no_peak_reason = peak.source};
   RunReport report = report_run(measured.plan, shape, measured.results, work);
   report.metrics.push_back(own_cores_bubble(measured));
-  for (Metric& metric : outer_memory(c, measured))
-    report.metrics.push_back(std::move(metric));
+  for (Metric& metric : outer_memory(c, measured)) report.metrics.push_back(std::move(metric));
   const Json row = make_row(c, measured, report, peak, flags);
   try {
     write_outputs(flags, measured, row);

@@ -27,7 +27,8 @@ class CostModel {
 
 // Of a machine with op_times=measured; else none.
 OpTimes measured_ops(const Machine& machine);
-// Of the different operations that the Plan runs, how many take their measured time, and how many the model's.
+// Of the different operations that the Plan runs, how many take their measured time, and how many
+// the model's.
 struct OpCoverage {
   int measured = 0, modelled = 0;
 };
