@@ -121,7 +121,9 @@ Prediction predict(const ModelConfig& model, const Mesh& mesh, const StepOptions
   some.micro_batches = rounds.walked;
   const Plan plan = plan_step(model, mesh, some);
   Walked walked = walk(plan, machine, stack);
-  Prediction p{.memory = memory_of(plan, machine), .simulated_micro_batches = rounds.walked};
+  Prediction p{.memory = memory_of(plan, machine),
+               .simulated_micro_batches = rounds.walked,
+               .ops = op_coverage(plan, machine)};
   if (rounds.walked < options.micro_batches) {
     some.micro_batches -= rounds.round;
     const Walked before = walk(plan_step(model, mesh, some), machine, stack);

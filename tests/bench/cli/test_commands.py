@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
 VERBS = [
-    "run", "sim", "check", "plan", "theory", "place", "traffic", "memory", "coll", "doctor", "models", "machines",
+    "run", "sim", "check", "plan", "theory", "place", "traffic", "memory", "coll", "fit", "doctor", "models", "machines",
     "schedules", "cases",
 ]
 SCHEMA = json.loads((ROOT / "bench" / "report" / "row.schema.json").read_text())
