@@ -8,14 +8,15 @@
 
 #include "bench/cli/coll_case.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/fit_text.h"
 #include "bench/cli/interrupt.h"
 #include "bench/cli/outputs.h"
 #include "bench/cli/ranks.h"
-#include "bench/coll/fit.h"
 #include "bench/coll/row.h"
 #include "bench/coll/runner.h"
 #include "bench/coll/text.h"
 #include "bench/coll/tuning.h"
+#include "bench/fit/coll_times.h"
 #include "bench/report/fingerprint.h"
 #include "bench/report/output.h"
 
@@ -194,14 +195,15 @@ bool run_matrix(const Matrix& matrix, Source& source, Sink* sink) {
 }
 
 void write_fit(const CollCase& c, const Flags& flags, const std::vector<MeasuredPoint>& all) {
-  const MachineFit fit =
-      fit_machine(c, all, c.machine_name.empty() ? find_machine("cpu") : c.machine);
-  if (!fit.intra.latency_s && !fit.inter.latency_s)
-    throw Exit(kExitNoVerdict,
-               cat("--fit ", flags.fit, ": no link could be fitted\n", to_text(fit)));
-  write_whole(flags.fit, [&](std::ostream& out) { out << to_json(fit.machine) << '\n'; });
-  fmt::print(stderr, "{}{} holds them, and else what machine={} has\n", to_text(fit), flags.fit,
-             c.machine_name.empty() ? "cpu" : c.machine_name);
+  Machine machine = c.machine_name.empty() ? find_machine("cpu") : c.machine;
+  machine.ranks_per_node = c.mesh.ranks_per_node();
+  FitReport report{.collectives = fit_collectives(collective_times(c, all), machine)};
+  if (!report.found_for_machine())
+    throw Exit(kExitNoVerdict, cat("--fit ", flags.fit, ": nothing could be fitted\n",
+                                   to_text(report, machine, {})));
+  machine.name = cat("fitted-", machine.name);
+  write_whole(flags.fit, [&](std::ostream& out) { out << to_json(machine) << '\n'; });
+  fmt::print(stderr, "{}", to_text(report, machine, {}));
 }
 
 // The processor that this ran on, or in mode=sim the machine.
@@ -308,8 +310,8 @@ void add_coll(CLI::App& app) {
   verb->add_flag("--matrix", flags->matrix,
                  "Slow-down of each axis' operation while each axis' runs beside it");
   verb->add_option("--fit", flags->fit,
-                   "Fit latency and bandwidth of links to the times, and write a machine that "
-                   "machine=@FILE reads");
+                   "Fit curves, links and NICs to the times, as 'meshbench fit' does, and write a "
+                   "machine that machine=@FILE reads");
   verb->add_option("--tune", flags->tune,
                    "Write which of several algorithm= was fastest from which size on, in the form "
                    "that algorithm=@FILE reads");

@@ -1,5 +1,6 @@
 #include "bench/cli/nearby_cases.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "parallel/exec/predict.h"

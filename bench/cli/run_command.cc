@@ -101,6 +101,8 @@ Json prediction_of(const Case& c, const Measured& measured) {
   return {{"step_low_s", interval.low_s},
           {"step_high_s", interval.high_s},
           {"covers", 0.8},
+          {"measured_ops", op_coverage(measured.plan, c.machine).measured},
+          {"modelled_ops", op_coverage(measured.plan, c.machine).modelled},
           {"calibrated_on", c.stack.source},
           {"extrapolated", interval.extrapolated},
           {"not_modelled", not_modelled(c.model, c.mesh, c.options, c.stack, variation_of(c))},
@@ -115,6 +117,9 @@ std::string prediction_text(const Case& c, const Measured& measured) {
       "{}\n",
       format_duration(1e9 * interval.low_s), format_duration(1e9 * interval.high_s),
       c.stack.source);
+  if (const OpCoverage ops = op_coverage(measured.plan, c.machine); ops.measured > 0)
+    text += fmt::format("                {} of {} operations take the time that was measured\n",
+                        ops.measured, ops.measured + ops.modelled);
   for (const std::string& reason : interval.extrapolated)
     text += fmt::format("                extrapolated: {}\n", reason);
   for (const std::string& input : inputs_without_effect(c))

@@ -43,9 +43,11 @@ class RooflineCost final : public CostModel {
         host_waits_(stack.host_waits),
         eager_(stack.eager),
         parts_(stack.scatter_sends && !divides_rows(plan) ? plan.mesh.size(Axis::tp) : 1) {
+    const OpTimes measured = measured_ops(machine);
     for (const Op& op : plan.ops) {
       memory_bound_.push_back(is_memory_bound(op, machine, stack));
-      op_ns_.push_back(to_ns(op_seconds(op, machine, stack)));
+      const auto seconds = measured.seconds(op);
+      op_ns_.push_back(to_ns(seconds ? *seconds : op_seconds(op, machine, stack)));
       launch_ns_.push_back(
           to_ns(1e-6 * stack.host_us * static_cast<double>(kernels_of(op, stack).size())));
     }
@@ -153,6 +155,26 @@ class FixedCostModel final : public CostModel {
 };
 
 }  // namespace
+
+OpTimes measured_ops(const Machine& machine) {
+  static const std::vector<OpTime> none;
+  return OpTimes(machine.op_times == "measured" ? machine.measured.ops : none);
+}
+
+OpCoverage op_coverage(const Plan& plan, const Machine& machine) {
+  std::vector<bool> runs(plan.ops.size());  // the table may hold others
+  for (const Program& program : plan.programs) {
+    for (const Instruction& instruction : program.instructions)
+      if (const auto* compute = std::get_if<Compute>(&instruction.action)) runs[compute->op] = true;
+  }
+  const OpTimes times = measured_ops(machine);
+  OpCoverage coverage;
+  for (std::size_t op = 0; op < runs.size(); ++op) {
+    if (!runs[op]) continue;
+    ++(times.seconds(plan.ops[op]) ? coverage.measured : coverage.modelled);
+  }
+  return coverage;
+}
 
 std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine,
                                               const Stack& stack) {

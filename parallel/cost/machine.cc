@@ -1,6 +1,8 @@
 #include "parallel/cost/machine.h"
 
-#include "parallel/cost/curves.h"
+#include <algorithm>
+#include <initializer_list>
+
 #include "parallel/cost/fields.h"
 #include "parallel/cost/protocols.h"
 
@@ -38,6 +40,7 @@ const Fields<Machine>& fields() {
           {"algorithm", [](M& m) -> std::string& { return m.algorithm; }},
           {"protocol", [](M& m) -> std::string& { return m.protocol; }},
           {"curves", [](M& m) -> std::string& { return m.curves; }},
+          {"op_times", [](M& m) -> std::string& { return m.op_times; }},
           {"context_gb", [](M& m) -> double& { return m.context_gb; }, from_zero},
           {"library_gb", [](M& m) -> double& { return m.library_gb; }, from_zero},
       });
@@ -390,24 +393,53 @@ Machine find_machine(std::string_view name) {
 
 void set_field(Machine& machine, std::string_view field, std::string_view value) {
   fields().set_text(machine, field, value);
-  // Measured times are of the links that the machine had.
-  if (field.ends_with("link_gb_per_s") || field.ends_with("link_latency_us"))
+  // Measured times are of the links and the device that the machine had.
+  const auto is_one_of = [&](std::initializer_list<std::string_view> ends) {
+    return std::any_of(ends.begin(), ends.end(),
+                       [&](std::string_view end) { return field.ends_with(end); });
+  };
+  if (is_one_of({"link_gb_per_s", "link_latency_us"}) ||
+      (machine.curves == "measured" &&
+       is_one_of({"nic_gb_per_s", "nic_latency_us", "nics_per_node", "nic_efficiency"})))
     machine.curves = "none";
+  if (is_one_of({"_tflops", "matmul_efficiency", "attention_efficiency", "memory_gb_per_s",
+                 "memory_efficiency", "launch_us"}))
+    machine.op_times = "none";
 }
 
 void check_machine(const Machine& machine) {
   fields().check(machine);
+  if (machine.curves == "measured") {
+    require(!machine.measured.curves.empty(),
+            "machine.curves=measured: this machine has no measured_curves; give a file that "
+            "'meshbench fit' wrote, or the name of a set");
+  } else if (machine.curves != "none") {
+    find_curves(machine.curves);
+  }
+  require(machine.op_times == "none" || machine.op_times == "measured",
+          "machine.op_times=", machine.op_times, ": give measured or none");
+  require(
+      machine.op_times == "none" || !machine.measured.ops.empty(),
+      "machine.op_times=measured: this machine has no measured_ops; give a file that 'meshbench "
+      "fit' wrote");
   require(is_algorithm(machine.algorithm), "machine.algorithm=", machine.algorithm,
           ": give auto, ring or tree");
   require(is_protocol(machine.protocol), "machine.protocol=", machine.protocol,
           ": give auto, ll, ll128 or simple");
-  curve_seconds(machine.curves, CollectiveKind::all_reduce, 2, 1);  // refuses what is not known
 }
 
-std::string to_json(const Machine& machine) { return fields().to_json(machine).dump(2); }
+std::string to_json(const Machine& machine) {
+  auto json = fields().to_json(machine);
+  add_measured(json, machine.measured);
+  return json.dump(2);
+}
 
 Machine machine_from_json(std::string_view text, std::string_view origin) {
-  Machine machine = fields().from_json(text, origin, "meshbench machines NAME");
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return fields().from_json(text, origin, "meshbench machines NAME");
+  Measurements measured = take_measured(json, origin);
+  Machine machine = fields().from_json(json.dump(), origin, "meshbench machines NAME");
+  machine.measured = std::move(measured);
   check_machine(machine);
   return machine;
 }

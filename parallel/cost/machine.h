@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/cost/measured.h"
 #include "workloads/base/dtype.h"
 
 namespace mb {
@@ -37,9 +38,12 @@ struct Machine {
   // Between nodes, as NCCL_ALGO and NCCL_PROTO would have it: "ring" or "tree", and "ll", "ll128"
   // or "simple"; "auto": what is fastest, which is what NCCL chooses by.
   std::string algorithm = "auto", protocol = "auto";
-  std::string curves = "none";  // measured times of collectives within a node, see curves.h
-  double context_gb = 0;        // of memory that the driver and its context take
-  double library_gb = 0;        // buffers of collectives and workspaces of matmuls
+  // Measured times of collectives: a set of curves.h, within a node; "measured": those below.
+  std::string curves = "none";
+  std::string op_times = "none";  // of operations: "measured", those below, in the model's place
+  double context_gb = 0;          // of memory that the driver and its context take
+  double library_gb = 0;          // buffers of collectives and workspaces of matmuls
+  Measurements measured;          // what `meshbench fit` found
   bool operator==(const Machine&) const = default;
 
   double peak_tflops(DType dtype) const;

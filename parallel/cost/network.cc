@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "parallel/comm/steps.h"
 #include "parallel/cost/collective_cost.h"
 #include "parallel/cost/curves.h"
 #include "parallel/cost/protocols.h"
@@ -67,10 +68,32 @@ double nic_share_gb_per_s(const GroupSpread& spread, const Machine& machine) {
 double group_seconds(CollectiveKind kind, std::int64_t bytes, const GroupSpread& spread,
                      const Machine& machine) {
   if (spread.ranks < 2) return 0;
-  if (spread.nodes > 1) return between_nodes(kind, static_cast<double>(bytes), spread, machine);
-  if (const auto measured = curve_seconds(machine.curves, kind, spread.ranks, bytes))
+  const bool own = machine.curves == "measured";
+  if (spread.nodes > 1) {
+    const auto size = static_cast<double>(bytes);
+    if (own && spread.groups_on_a_node == 1 && !spread.crosses_leaves) {
+      if (const auto measured =
+              measured_between_nodes(machine.measured, kind, spread.ranks, spread.nodes, size))
+        return *measured;
+    }
+    return between_nodes(kind, size, spread, machine);
+  }
+  if (const auto measured = own ? curve_seconds(machine.measured.curves, kind, spread.ranks, bytes)
+                                : curve_seconds(machine.curves, kind, spread.ranks, bytes))
     return *measured;
   return collective_seconds(kind, bytes, spread.ranks, machine.intra);
+}
+
+double group_seconds(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
+                     std::span<const int> nodes, const GroupSpread& spread,
+                     const Machine& machine) {
+  if (!has_steps(kind, algorithm)) return group_seconds(kind, bytes, spread, machine);
+  GroupSpread member = spread, node = spread;
+  member.on_a_node = 1, node.on_a_node = std::max(machine.ranks_per_node, machine.nics_per_node);
+  const Link inter{.latency_us = machine.inter.latency_us,
+                   .gb_per_s = nic_share_gb_per_s(member, machine)};
+  return collective_seconds(kind, algorithm, bytes, nodes, machine.intra, inter,
+                            nic_share_gb_per_s(node, machine));
 }
 
 Network::Network(const Mesh& mesh, const Machine& machine)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -25,6 +26,11 @@ double nic_share_gb_per_s(const GroupSpread& spread, const Machine& machine);
 //   (n / N - 1) link).
 double group_seconds(CollectiveKind kind, std::int64_t bytes, const GroupSpread& spread,
                      const Machine& machine);
+
+// The same by a given algorithm, for a group on `nodes`: the rounds of its steps over links and
+// NICs (collective_cost.h). By own and native, and kinds that the algorithm lacks, as above.
+double group_seconds(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
+                     std::span<const int> nodes, const GroupSpread& spread, const Machine& machine);
 
 class Network {
  public:

@@ -114,11 +114,19 @@ GroupSpread spread_of(const Mesh& mesh, Group group, const Machine& machine) {
 }
 
 GroupSpread spread_by_groups(const Mesh& mesh, Group group, const Machine& machine) {
+  std::vector<std::vector<int>> groups = mesh.groups(group);
+  for (std::vector<int>& members : groups) {
+    for (int& member : members) member = mesh.node_of(member);
+  }
+  return spread_of(groups, machine);
+}
+
+GroupSpread spread_of(const std::vector<std::vector<int>>& groups, const Machine& machine) {
   GroupSpread spread;
   std::map<int, int> crossing;  // groups that leave it, by node
-  for (const std::vector<int>& members : mesh.groups(group)) {
+  for (const std::vector<int>& members : groups) {
     std::map<int, int> on;
-    for (const int rank : members) ++on[mesh.node_of(rank)];
+    for (const int node : members) ++on[node];
     spread.ranks = std::max(spread.ranks, static_cast<int>(members.size()));
     spread.nodes = std::max(spread.nodes, static_cast<int>(on.size()));
     std::set<int> leaves;

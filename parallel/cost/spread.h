@@ -19,6 +19,8 @@ struct GroupSpread {
 // From the sizes of the axes alone where nodes are whole blocks of the mesh, however large that is;
 // else by going over all groups.
 GroupSpread spread_of(const Mesh& mesh, Group group, const Machine& machine);
+// Of groups that are at it at once, each as the nodes of its members.
+GroupSpread spread_of(const std::vector<std::vector<int>>& groups, const Machine& machine);
 GroupSpread spread_by_groups(const Mesh& mesh, Group group, const Machine& machine);
 
 // By stage and peer, stages * stages: most ranks of a node whose messages to that stage leave the

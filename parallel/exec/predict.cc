@@ -199,7 +199,8 @@ Prediction predict(const ModelConfig& model, const Mesh& mesh, const StepOptions
   Prediction p{.step_s = 1e-9 * walked.step_ns,
                .busiest_compute_s = 1e-9 * walked.compute_ns,
                .memory = memory_of(plan, machine),
-               .simulated_micro_batches = rounds.walked};
+               .simulated_micro_batches = rounds.walked,
+               .ops = op_coverage(plan, machine)};
   if (!variation.imbalance.empty()) p.even_step_s = 1e-9 * walked.even_step_ns;
   if (!variation.jitter.none()) {  // as wide in all rounds as in those walked
     p.spread = spread_of_step(plan, RankClasses::folded(plan, variation.imbalance),

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/cost/cost.h"
 #include "parallel/cost/machine.h"
 #include "parallel/cost/stack.h"
 #include "parallel/exec/jitter.h"
@@ -59,6 +60,7 @@ struct Prediction {
   double busiest_compute_s = 0;  // of the stage that computes most
   StepMemory memory;
   int simulated_micro_batches = 0;  // the others take as long as the last of these
+  OpCoverage ops;
 };
 
 // More micro-batches than it takes the pipeline to settle are not walked one by one: once a round

@@ -196,7 +196,7 @@ def steps(path):
                 yield _step(r, name, stack)
                 break
         else:
-            yield Published(r["id"], r["source"], "", "", None, skipped="no stack for this source")
+            yield Published(r["id"], r["source"], "", "", None, skipped=_why_not(r) or "no stack for this source")
 
 
 def load(folder):
