@@ -31,6 +31,7 @@ ORDER = [
     "bench/doctor",
     "bench/coll",
     "bench/choose",
+    "bench/fit",
     "bench/cli",
     "bench/micro",
 ]

@@ -26,6 +26,8 @@ DTYPES = ["fp64", "fp32", "bf16", "fp16"]
 STEPS = ["model=gpt2 micro_batch=4 global_batch=8",
          "model=gpt3-1.3b model.layers=8 micro_batch=2 global_batch=4",
          "model=gpt3-6.7b model.layers=4 micro_batch=1 global_batch=2"]
+# Long sequences, where attention by tiles and by cuDNN's kernels differ most.
+ATTENTION = "model=gpt3-1.3b model.layers=8 model.sequence=4096 micro_batch=1 global_batch=2"
 STEP_WORDS = "mesh=dp1 dtype=bf16 verify=off warm_up=3 steps=5"
 GIB = 2**30
 
@@ -241,7 +243,7 @@ def step(check, words, extra=""):
     peak = check.peak_flops_per_s
     return {
         "case": row.get("case"), "step_ms": milliseconds(row), "tokens_per_s": value(row, "tokens_per_s"),
-        "mfu": value(row, "mfu"), "model_flops_per_s": flops_per_s,
+        "attention": (row.get("cuda") or {}).get("attention"), "mfu": value(row, "mfu"), "model_flops_per_s": flops_per_s,
         "of_measured_gemm_peak": flops_per_s / peak if flops_per_s and peak else None,
         "seconds_by_operation": time_by_operation(json.loads(trace.read_text())) if trace.is_file() else None,
         "memory": memory_of(row)}
@@ -268,11 +270,11 @@ def memory(check):
             + (f"{used[0] / GIB:.1f} GiB" if used and used[0] else "nothing")), result
 
 
-def compared(check, off, on, what):
-    """The last case with one key two ways, turn and turn about."""
+def compared(check, off, on, what, case=STEPS[-1]):
+    """A case with one key two ways, turn and turn about."""
     times = {off: [], on: []}
     for words in (off, on, on, off):
-        times[words].append(step(check, STEPS[-1], words)["step_ms"])
+        times[words].append(step(check, case, words)["step_ms"])
     if any(ms is None for taken in times.values() for ms in taken):
         raise Failed("no step time", times)
     ratio = sum(times[on]) / sum(times[off])
@@ -281,6 +283,20 @@ def compared(check, off, on, what):
 
 def graph(check):
     return compared(check, "graph=off", "graph=on", "CUDA graph, its capture apart")
+
+
+def attention(check):
+    """cuDNN's fused kernels beside tiles of products: the same numbers, and how long steps take."""
+    words = "model=gpt-tiny model.hidden=64 model.heads=4 dtype=bf16 mesh=dp1"
+    row = check.meshbench("run", f"{ON_ONE_GPU} {words} verify=on profile=off steps=2 warm_up=1")
+    ran_on = (row.get("cuda") or {}).get("attention") or []
+    told = {"attention": ran_on, "verified": row.get("verified")}
+    if not (row.get("verified") or {}).get("ok"):
+        raise Failed("its numbers are not those of one rank in fp64", told)
+    if not any(line.startswith("cuDNN") for line in ran_on):
+        raise Failed(f"cuDNN has not run it: {'; '.join(ran_on) or 'nothing is told'}", told)
+    line, details = compared(check, "attention=tiled", "attention=auto", "attention by cuDNN", ATTENTION)
+    return line, {**told, **details}
 
 
 def tracing(check):
@@ -296,7 +312,7 @@ def tracing(check):
             f"{1e6 * cupti['end_difference']['s']:.0f} us from device events'"), cupti
 
 
-PARTS = [build, node, operations, ranks, oracle, nccl, peaks, steps, memory, graph, tracing]
+PARTS = [build, node, operations, ranks, oracle, nccl, peaks, steps, memory, attention, graph, tracing]
 
 
 def do(part, check):

@@ -158,13 +158,14 @@ Verification errors_of(const Training& training, const Unsharded& gradients,
 Verification verify_first_step(const ModelConfig& model, const StepOptions& options,
                                std::int64_t global_batch, const TokenSource& source,
                                const InitOptions& init, const Unsharded& gradients,
-                               const Training& training) {
+                               const Training& training, bool tf32) {
   StepOptions alone = on_one_rank(options, global_batch);
   const auto batches = make_batches(source, global_batch, 1);
   const FirstStep oracle = first_step_alone(model, alone, *batches, init);
   Verification result = errors_of(training, gradients, oracle);
-  result.tolerance = tolerance_of(options.dtype);
+  result.tolerance = tolerance_of(tf32 ? DType::fp16 : options.dtype);
   result.by = "gradients, norm and loss of step 1 on one rank in fp64";
+  if (tf32) result.by += ", as far as TF32 rounds";
   if (main_dtype(options.dtype) != options.dtype) {
     // How far storage in 16 bits goes from fp64 depends on the model: one rank tells.
     alone.dtype = options.dtype;

@@ -50,10 +50,11 @@ struct Verification {
 };
 // Runs the first step on one rank in fp64 and compares loss, gradient norm and every gradient.
 // `gradients` and `training` are of the mesh's first step. With 16 bits the tolerance is twice the
-// error of one rank in the same dtype, else tolerance_of.
+// error of one rank in the same dtype, else tolerance_of; where fp32 products round their operands
+// to TF32, whose mantissa is that of fp16, it is fp16's.
 Verification verify_first_step(const ModelConfig& model, const StepOptions& options,
                                std::int64_t global_batch, const TokenSource& source,
                                const InitOptions& init, const Unsharded& gradients,
-                               const Training& training);
+                               const Training& training, bool tf32 = false);
 
 }  // namespace mb

@@ -99,10 +99,10 @@ Case parse_case(const std::vector<std::string>& words) {
   if (c.global_batch == 0)
     c.global_batch = c.options.micro_batch * data_size * std::max(4, 2 * c.mesh.size(Axis::pp));
   const std::int64_t unit = c.options.micro_batch * data_size;
+  const std::int64_t below = c.global_batch / unit * unit;
   require(c.global_batch % unit == 0, "global_batch=", c.global_batch,
           " does not divide into micro-batches of ", c.options.micro_batch, " on dp=", data_size,
-          "; nearest: ", std::max(unit, c.global_batch / unit * unit), " or ",
-          (c.global_batch / unit + 1) * unit);
+          "; nearest: ", below > 0 ? cat(below, " or ") : "", below + unit);
   c.options.micro_batches = static_cast<int>(c.global_batch / unit);
   c.options.dynamic_loss_scale =
       c.loss_scale == "dynamic" || (c.loss_scale == "auto" && c.options.dtype == DType::fp16);
@@ -164,10 +164,20 @@ void check_graph(const Case& c) {
           "instruction gets its kernels; give profile=off, or graph=off");
 }
 
+void check_gpu_options(const Case& c) {
+  require(!c.tf32 || on_cuda(c.mode), "tf32=on: mode=", name_of(c.mode),
+          " has no GPUs; give mode=nccl+threads, nccl+mpi or cuda+threads, or tf32=off");
+  require(!c.tf32 || c.options.dtype == DType::fp32, "tf32=on rounds operands of dtype=fp32, not ",
+          name_of(c.options.dtype), "; give dtype=fp32, or tf32=off");
+  require(c.fused_attention || on_cuda(c.mode), "attention=tiled: mode=", name_of(c.mode),
+          " has no GPUs; give mode=nccl+threads, nccl+mpi or cuda+threads, or attention=auto");
+}
+
 void check_case(const Case& c) {
   check_step(c.model, c.mesh, c.options);
   check_machine(c.machine);
   check_graph(c);
+  check_gpu_options(c);
   require(on_mpi(c.mode) || c.mode == Mode::sim || c.mesh.world() <= 256, "mesh=", c.mesh.to_text(),
           " has ", c.mesh.world(), " ranks; mode=", name_of(c.mode),
           " takes at most 256 of them in one process, mode=sim any number");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/cli/key.h"
@@ -59,6 +60,8 @@ struct Case {
   int warm_up = 2, steps = 5;  // recorded steps come after the warm-up
   Verify verify = Verify::automatic;
   bool graph = false;                    // on GPUs: steps run as one CUDA graph each
+  bool tf32 = false;                     // on GPUs: what fp32 products may round operands to
+  bool fused_attention = true;           // on GPUs: by cuDNN where it has kernels
   std::optional<LinkShape> link;         // of mode=threads; none: as fast as they are
   double offload_gb_per_s = 0;           // of mode=threads; 0: as memory does
   Profile profile = Profile::automatic;  // of modes with GPUs
@@ -88,6 +91,8 @@ std::string to_text(const Case& c);
 // Throws Error with the rule that an illegal case breaks, and the nearest legal values.
 void check_case(const Case& c);
 
+// The modes as mode= has them.
+const std::vector<std::pair<std::string_view, Mode>>& modes();
 std::string_view name_of(Mode mode);
 
 }  // namespace mb

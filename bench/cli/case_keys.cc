@@ -1,4 +1,6 @@
 // The table of a case's keys.
+#include <algorithm>
+
 #include "bench/cli/case.h"
 #include "bench/cli/key_values.h"
 #include "bench/cli/world_keys.h"
@@ -56,24 +58,22 @@ std::vector<Switch> offloads(StepOptions& options) {
 
 }  // namespace
 
+const std::vector<std::pair<std::string_view, Mode>>& modes() {
+  static const std::vector<std::pair<std::string_view, Mode>> all = {
+      {"threads", Mode::threads},
+      {"mpi", Mode::mpi},
+      {"cuda+threads", Mode::cuda_threads},
+      {"cuda+mpi", Mode::cuda_mpi},
+      {"nccl+threads", Mode::nccl_threads},
+      {"nccl+mpi", Mode::nccl_mpi},
+      {"sim", Mode::sim}};
+  return all;
+}
+
 std::string_view name_of(Mode mode) {
-  switch (mode) {
-    case Mode::threads:
-      return "threads";
-    case Mode::mpi:
-      return "mpi";
-    case Mode::cuda_threads:
-      return "cuda+threads";
-    case Mode::cuda_mpi:
-      return "cuda+mpi";
-    case Mode::nccl_threads:
-      return "nccl+threads";
-    case Mode::nccl_mpi:
-      return "nccl+mpi";
-    case Mode::sim:
-      break;
-  }
-  return "sim";
+  return std::find_if(modes().begin(), modes().end(),
+                      [mode](const auto& named) { return named.second == mode; })
+      ->first;
 }
 
 const std::vector<CaseKey>& case_keys() {
@@ -294,6 +294,18 @@ const std::vector<CaseKey>& case_keys() {
        "on GPUs: every step but the first is captured and runs as one CUDA graph",
        [](Case& c, V v) { c.graph = on_off("graph", v); },
        [](const Case& c) { return on_off_text(c.graph); }},
+      {"tf32", "on | off",
+       "on GPUs, with dtype=fp32: products may round their operands to ten bits of mantissa, which "
+       "tensor cores multiply",
+       [](Case& c, V v) { c.tf32 = on_off("tf32", v); },
+       [](const Case& c) { return on_off_text(c.tf32); }},
+      {"attention", "auto | tiled",
+       "on GPUs: by cuDNN's fused kernels where it is there and has them, or always as products of "
+       "tiles",
+       [](Case& c, V v) {
+         c.fused_attention = choice<bool>("attention", v, {{"auto", true}, {"tiled", false}});
+       },
+       [](const Case& c) { return std::string(c.fused_attention ? "auto" : "tiled"); }},
       {"profile", "auto | cupti | off",
        "modes with GPUs: trace as many steps again by CUPTI, which tells each instruction's "
        "kernels; "

@@ -69,7 +69,10 @@ void show(const Flags& flags) {
   const Space space(asked.question);
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const SearchResult result = search(space, {.threads = threads});
-  if (result.fastest.empty()) throw Exit(kExitOutOfMemory, nothing_fits_text(asked, space, result));
+  if (result.fastest.empty()) {
+    throw Exit(result.smallest ? kExitOutOfMemory : kExitUsage,
+               nothing_fits_text(asked, space, result));
+  }
   const Simulated& best = result.fastest.front();
   const Mesh& mesh = space.meshes()[best.candidate.mesh];
   const StepOptions options = space.options_of(best.candidate);

@@ -204,7 +204,7 @@ std::string choose_text(const Chosen& chosen) {
 std::string nothing_fits_text(const ChooseCase& asked, const Space& space,
                               const SearchResult& result) {
   if (!result.smallest) {
-    std::string text = "no case of that breaks no rule:";
+    std::string text = "every case breaks a rule:";
     for (const auto& [rule, rejected] : result.rejected) text += "\n  " + rejected.example;
     return text;
   }

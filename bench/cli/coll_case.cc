@@ -297,17 +297,23 @@ CollCase parse_coll_case(const std::vector<std::string>& given) {
   place_ranks(c);
   if (c.sizes.empty()) c.sizes = parse_sizes(c.sizes_text, "size");
   set_axes(c);
-  require(c.mode != Mode::threads || c.mesh.world() <= kMostThreads, "mesh=", c.mesh.to_text(),
-          " has ", c.mesh.world(), " ranks; mode=threads takes at most ", kMostThreads,
-          " of them in one process, mode=sim any number");
+  require(c.mode == Mode::sim || on_mpi(c.mode) || c.mesh.world() <= kMostThreads,
+          "mesh=", c.mesh.to_text(), " has ", c.mesh.world(), " ranks; mode=", name_of(c.mode),
+          " takes at most ", kMostThreads, " of them in one process, mode=sim any number");
   require(c.mode == Mode::threads || !c.link, "link=", c.link ? to_text(*c.link) : "",
           " slows threads down; leave it out of mode=", name_of(c.mode));
   require(c.mode != Mode::sim || (!c.beside && c.overlap == ComputeKind::none && !c.injection &&
                                   c.call == CallKind::blocking),
           "mode=sim has no beside=, overlap=, inject= or call=stream; give mode=threads, or leave "
           "them out");
-  require(!on_cuda(c.mode), "mode=", name_of(c.mode),
-          ": coll measures ranks on CPUs; give mode=threads, mpi or sim");
+  require(!on_cuda(c.mode) || (!c.beside && c.overlap == ComputeKind::none &&
+                               c.cache == Cache::warm && c.pages == PageSize::huge),
+          "mode=", name_of(c.mode),
+          " has no beside=, overlap=, cache=cold or pages=small; give mode=threads, or leave them "
+          "out");
+  require(!on_nccl(c.mode) || (!c.tuning && c.algorithms == std::vector{Algorithm::own}),
+          "mode=", name_of(c.mode),
+          ": NCCL chooses its algorithms itself (NCCL_ALGO limits it); leave algorithm= out");
   check_config(c);
   return c;
 }

@@ -8,14 +8,15 @@
 
 #include "bench/cli/coll_case.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/fit_text.h"
 #include "bench/cli/interrupt.h"
 #include "bench/cli/outputs.h"
 #include "bench/cli/ranks.h"
-#include "bench/coll/fit.h"
 #include "bench/coll/row.h"
 #include "bench/coll/runner.h"
 #include "bench/coll/text.h"
 #include "bench/coll/tuning.h"
+#include "bench/fit/coll_times.h"
 #include "bench/report/fingerprint.h"
 #include "bench/report/output.h"
 
@@ -34,7 +35,8 @@ class Source {
   Source(const CollCase& c, const std::vector<Point>& points) : case_(c) {
     if (c.mode == Mode::sim) return;
     world_.emplace(c.mode, c.mesh, c.link, c.timeout_s);
-    runner_ = std::make_unique<CollRunner>(**world_, c, points, &Interrupts::interrupted);
+    runner_ = std::make_unique<CollRunner>(**world_, c, points, &Interrupts::interrupted,
+                                           devices_of(c.mode, c.mesh));
   }
 
   bool prints() { return !world_ || (**world_).local_ranks().front() == 0; }
@@ -80,8 +82,7 @@ class Sink {
     all_.push_back({std::move(result), std::move(summary)});
     if (!lines_ && !csv_ && !json_) return all_.back();
     for (Json& row : coll_rows(case_, all_.back(), around_, head_, flags_.raw)) {
-      if (case_.mode == Mode::mpi)
-        add_mpi(row, std::llround(all_.back().result.clock_uncertainty_ns));
+      if (on_mpi(case_.mode)) add_mpi(row, std::llround(all_.back().result.clock_uncertainty_ns));
       try {
         if (lines_) lines_->add(row);
         if (csv_) csv_->add(row);
@@ -194,14 +195,15 @@ bool run_matrix(const Matrix& matrix, Source& source, Sink* sink) {
 }
 
 void write_fit(const CollCase& c, const Flags& flags, const std::vector<MeasuredPoint>& all) {
-  const MachineFit fit =
-      fit_machine(c, all, c.machine_name.empty() ? find_machine("cpu") : c.machine);
-  if (!fit.intra.latency_s && !fit.inter.latency_s)
-    throw Exit(kExitNoVerdict,
-               cat("--fit ", flags.fit, ": no link could be fitted\n", to_text(fit)));
-  write_whole(flags.fit, [&](std::ostream& out) { out << to_json(fit.machine) << '\n'; });
-  fmt::print(stderr, "{}{} holds them, and else what machine={} has\n", to_text(fit), flags.fit,
-             c.machine_name.empty() ? "cpu" : c.machine_name);
+  Machine machine = c.machine_name.empty() ? find_machine("cpu") : c.machine;
+  machine.ranks_per_node = c.mesh.ranks_per_node();
+  FitReport report{.collectives = fit_collectives(collective_times(c, all), machine)};
+  if (!report.found_for_machine())
+    throw Exit(kExitNoVerdict, cat("--fit ", flags.fit, ": nothing could be fitted\n",
+                                   to_text(report, machine, {})));
+  machine.name = cat("fitted-", machine.name);
+  write_whole(flags.fit, [&](std::ostream& out) { out << to_json(machine) << '\n'; });
+  fmt::print(stderr, "{}", to_text(report, machine, {}));
 }
 
 // The processor that this ran on, or in mode=sim the machine.
@@ -216,7 +218,7 @@ std::string machine_text(const CollCase& c) {
 void write_tuning(const CollCase& c, const Flags& flags, const std::vector<MeasuredPoint>& all) {
   const Tuning tuning{.mode = std::string(name_of(c.mode)),
                       .machine = machine_text(c),
-                      .library = c.mode == Mode::mpi ? mpi_text() : "none",
+                      .library = on_mpi(c.mode) ? mpi_text() : "none",
                       .case_line = to_text(c),
                       .operations = tune(timed_rows(all))};
   write_whole(flags.tune, [&](std::ostream& out) { out << to_json(tuning); });
@@ -308,8 +310,8 @@ void add_coll(CLI::App& app) {
   verb->add_flag("--matrix", flags->matrix,
                  "Slow-down of each axis' operation while each axis' runs beside it");
   verb->add_option("--fit", flags->fit,
-                   "Fit latency and bandwidth of links to the times, and write a machine that "
-                   "machine=@FILE reads");
+                   "Fit curves, links and NICs to the times, as 'meshbench fit' does, and write a "
+                   "machine that machine=@FILE reads");
   verb->add_option("--tune", flags->tune,
                    "Write which of several algorithm= was fastest from which size on, in the form "
                    "that algorithm=@FILE reads");

@@ -22,6 +22,7 @@ void add_choose(CLI::App& app);
 void add_traffic(CLI::App& app);
 void add_memory(CLI::App& app);
 void add_coll(CLI::App& app);
+void add_fit(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_models(CLI::App& app);
 void add_machines(CLI::App& app);

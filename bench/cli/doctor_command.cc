@@ -2,9 +2,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 
+#include "bench/cli/case.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/key_values.h"
 #include "bench/doctor/checks.h"
 #include "bench/report/json.h"
 #include "bench/report/table.h"
@@ -28,14 +31,15 @@ BuiltWith built_with() {
   return built;
 }
 
-std::string mode_of(const std::vector<std::string>& words) {
+// Nothing in particular where none is given.
+std::optional<Mode> mode_of(const std::vector<std::string>& words) {
   constexpr std::string_view key = "mode=";
   require(words.size() <= 1, "doctor takes one word, mode=; leave out ",
           words.empty() ? "" : words.back());
-  if (words.empty()) return "";
+  if (words.empty()) return std::nullopt;
   require(words[0].starts_with(key) && words[0].size() > key.size(), "doctor knows no ", words[0],
           "; give mode=, for example mode=nccl+threads");
-  return words[0].substr(key.size());
+  return choice<Mode>("mode", words[0].substr(key.size()), modes());
 }
 
 Json json_of(const NodeFacts& node, const std::string& mode, const std::vector<Check>& checks,
@@ -74,8 +78,10 @@ void print(const NodeFacts& node, const std::string& mode, const std::vector<Che
 }
 
 void run(const Flags& flags) {
-  const std::string mode = mode_of(flags.words);
-  const Asked asked = asked_of(mode);
+  const std::optional<Mode> given = mode_of(flags.words);
+  const std::string mode(given ? name_of(*given) : "");
+  Asked asked;
+  if (given) asked = {on_mpi(*given), on_cuda(*given), on_nccl(*given)};
   const NodeFacts node = read_node();
   const std::vector<Check> checks = diagnose(node, read_gpus(), built_with(), asked);
   const auto failures = std::count_if(checks.begin(), checks.end(), [](const Check& c) {
@@ -97,9 +103,10 @@ void add_doctor(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* verb = app.add_subcommand(
       "doctor", "Check this node, cores to GPUs, and say what would go wrong and what to do");
-  verb->add_option("mode", flags->words,
-                   "mode=threads, mpi, sim, cuda, cuda+threads or cuda+mpi: what the node is to be "
-                   "fit for; exits with 1 where that would fail")
+  verb->add_option(
+          "mode", flags->words,
+          "mode= as 'meshbench run' takes it: what the node is to be fit for; exits with 1 "
+          "where that would fail")
       ->type_name("mode=...");
   verb->add_flag("--json", flags->json, "Print one JSON document");
   verb->footer(

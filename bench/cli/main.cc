@@ -41,6 +41,7 @@ int guarded(int argc, char** argv) {
   mb::add_traffic(app);
   mb::add_memory(app);
   mb::add_coll(app);
+  mb::add_fit(app);
   mb::add_doctor(app);
   mb::add_models(app);
   mb::add_machines(app);

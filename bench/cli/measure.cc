@@ -83,7 +83,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   std::optional<Unsharded> gradients;
   try {
     if (c.profile == Profile::cupti) check_cupti();
-    const DeviceMaker make_device = devices_of(c.mode, c.mesh, c.graph);
+    const DeviceMaker make_device = devices_of(c.mode, c.mesh, cuda_options(c));
     CaseWorld world(c);
     Processes processes(*world, "measure");
     const auto executor = make_live_executor(result.plan,
@@ -120,7 +120,10 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
     }
     result.results.memory = measured_memory(*executor, c.mesh.world());
     result.results.traffic = counted_traffic(result.plan, *executor);
-    if (on_cuda(c.mode)) result.cuda = cuda_facts();
+    if (on_cuda(c.mode)) {
+      result.cuda = cuda_facts();
+      result.cuda_attention = cuda_attention();
+    }
     if (result.interrupted) {
       result.not_verified = "interrupted";
       return;
@@ -134,7 +137,7 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   }
   if (gradients && reports())
     result.verification = verify_first_step(c.model, c.options, c.global_batch, *source, init,
-                                            *gradients, result.training.front());
+                                            *gradients, result.training.front(), c.tf32);
 }
 
 }  // namespace
@@ -164,7 +167,7 @@ Measured measure(const Case& c, const Progress& progress) {
 Measured measure_one_step(Case c) {
   require(c.mode != Mode::sim,
           "--run takes a step on ranks of this machine, and mode=sim has none; give mode=threads, "
-          "mpi, cuda+threads or cuda+mpi, or leave --run out");
+          "mpi, or one with GPUs, or leave --run out");
   c.warm_up = 0;
   c.steps = 1;
   c.verify = Verify::off;

@@ -26,6 +26,7 @@ struct Measured {
   std::string not_verified;     // why there is none
   std::string data;             // where tokens came from
   std::vector<CudaFacts> cuda;  // devices of this process's machine, while its ranks ran
+  std::vector<std::string> cuda_attention;  // what it ran on there
   std::optional<std::string>
       interrupted;                     // where it was stopped, with the recorded steps until then
   TracedSteps traced;                  // after the recorded ones; their training is not kept

@@ -31,13 +31,22 @@ struct Capacity {
   bool of_each = true;
   std::string owner;
 };
-Capacity capacity_of(const Case& c) {
+// `devices`: those that ranks of this process ran on.
+Capacity capacity_of(const Case& c, const std::vector<CudaFacts>& devices) {
   if (c.mode == Mode::sim)
     return {1e9 * c.machine.memory_gb, true, "one device of " + c.machine.name};
-  if (on_cuda(c.mode))
-    throw Error(cat("mode=", name_of(c.mode),
-                    ": memory tells what a machine of the table or this host's memory holds; give "
-                    "mode=sim machine=NAME of such GPUs ('meshbench machines' lists them)"));
+  if (on_cuda(c.mode)) {
+    require(!devices.empty(), "mode=", name_of(c.mode),
+            ": what these GPUs hold is told once ranks are on them; add --run, or give mode=sim "
+            "machine=NAME of such GPUs ('meshbench machines' lists them)");
+    const CudaFacts& smallest = *std::min_element(
+        devices.begin(), devices.end(),
+        [](const CudaFacts& a, const CudaFacts& b) { return a.total_bytes < b.total_bytes; });
+    const auto used = static_cast<int>(devices.size());
+    const int sharing = on_mpi(c.mode) ? 1 : (c.mesh.world() + used - 1) / used;
+    return {static_cast<double>(smallest.total_bytes) / sharing, true,
+            cat(sharing > 1 ? cat("each of ", sharing, " ranks on a ") : "one ", smallest.name)};
+  }
   return {available_bytes(), false, "this machine, for all ranks"};
 }
 
@@ -124,10 +133,11 @@ void show_case(const Flags& flags) {
   const std::int64_t rank = flags.rank.empty() || all ? -1 : parse_integer(flags.rank, "--rank");
   require(flags.rank.empty() || all || (rank >= 0 && rank < c.mesh.world()), "--rank ", flags.rank,
           ": mesh=", c.mesh.to_text(), " has ranks 0 to ", c.mesh.world() - 1, "; or give all");
-  const MeasuredMemory measured = flags.run ? measure_one_step(c).results.memory : MeasuredMemory{};
   const Plan plan = plan_step(c.model, c.mesh, c.options);
+  const Measured run = flags.run ? measure_one_step(c) : Measured{.plan = plan};
+  const MeasuredMemory& measured = run.results.memory;
   const StepShape shape{c.model, c.mesh, c.options};
-  const Capacity capacity = capacity_of(c);
+  const Capacity capacity = capacity_of(c, run.cuda);
   const std::vector<MemoryReport> stages = memory_reports(plan, shape, measured);
   std::vector<MemoryReport> shown = stages;
   if (rank >= 0) shown = {memory_of_rank(plan, shape, measured, static_cast<int>(rank))};

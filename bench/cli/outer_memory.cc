@@ -6,6 +6,7 @@
 
 #include "bench/cli/ranks.h"
 #include "bench/report/system_files.h"
+#include "parallel/exec/predict.h"
 
 namespace mb {
 namespace {
@@ -25,11 +26,12 @@ Metric process_peak(const Measured& measured) {
   return value(kName, "B", 1024.0 * static_cast<double>(usage.ru_maxrss));  // Linux counts in KiB
 }
 
-Metric headroom(const Case& c, const Measured& measured, const RunReport& report,
-                const Metric& process) {
+Metric headroom(const Case& c, const Measured& measured, const Metric& process) {
   constexpr const char* kName = "headroom_bytes";
   if (c.mode == Mode::sim)
-    return value(kName, "B", 1e9 * c.machine.memory_gb - simulated_need_bytes(c, report));
+    return value(kName, "B",
+                 1e9 * c.machine.memory_gb -
+                     static_cast<double>(memory_of(measured.plan, c.machine).total()));
   if (on_cuda(c.mode)) {
     if (measured.cuda.empty()) return absent(kName, "B", "the driver does not say");
     const auto left = [](const CudaFacts& device) {
@@ -49,15 +51,10 @@ Metric headroom(const Case& c, const Measured& measured, const RunReport& report
 
 }  // namespace
 
-std::vector<Metric> outer_memory(const Case& c, const Measured& measured, const RunReport& report) {
+std::vector<Metric> outer_memory(const Case& c, const Measured& measured) {
   std::vector<Metric> metrics = {reserved(measured), process_peak(measured)};
-  metrics.push_back(headroom(c, measured, report, metrics.back()));
+  metrics.push_back(headroom(c, measured, metrics.back()));
   return metrics;
-}
-
-double simulated_need_bytes(const Case& c, const RunReport& report) {
-  return static_cast<double>(report.memory.total.plan_bytes) +
-         1e9 * (c.machine.context_gb + c.machine.library_gb);
 }
 
 }  // namespace mb

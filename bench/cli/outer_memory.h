@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "bench/analysis/run_report.h"
+#include "bench/analysis/metrics.h"
 #include "bench/cli/case.h"
 #include "bench/cli/measure.h"
 
@@ -13,9 +13,6 @@ namespace mb {
 // "process_peak_rss_bytes", what the system saw this whole process hold; and "headroom_bytes", how
 // much more the run could have taken: of a simulated device, of the fullest GPU, or of this
 // machine. It is negative where a simulated device is too small.
-std::vector<Metric> outer_memory(const Case& c, const Measured& measured, const RunReport& report);
-
-// Bytes that a simulated device has to hold: the plan's peak, the context and libraries.
-double simulated_need_bytes(const Case& c, const RunReport& report);
+std::vector<Metric> outer_memory(const Case& c, const Measured& measured);
 
 }  // namespace mb

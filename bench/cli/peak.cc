@@ -42,8 +42,8 @@ Peak gpu_peak(const Case& c) {
   Peak peak{c.mesh.world(), std::nullopt, ""};
   try {
     peak.devices = gpus_of(c);
-    peak.flops_per_s = measure_gemm(dtype, /*tf32=*/false, {n, n, n});
-    peak.source = cat(name_of(dtype), " product of ", n, "x", n, "x", n,
+    peak.flops_per_s = measure_gemm(dtype, c.tf32, {n, n, n});
+    peak.source = cat(c.tf32 ? "tf32" : name_of(dtype), " product of ", n, "x", n, "x", n,
                       " by cuBLASLt, measured on the first GPU before the run");
   } catch (const Error& error) {
     peak.source = cat("the matmul rate of this GPU is not measured: ", error.what());

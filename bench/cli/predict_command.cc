@@ -24,8 +24,11 @@ Json row_of(const Case& c, const Prediction& p) {
               {"context_bytes", p.memory.context},
               {"fits", static_cast<double>(p.memory.total()) <= 1e9 * c.machine.memory_gb},
               {"simulated_micro_batches", p.simulated_micro_batches},
+              {"measured_ops", p.ops.measured},
+              {"modelled_ops", p.ops.modelled},
               {"calibrated_on", c.stack.source},
-              {"extrapolated", p.interval.extrapolated}};
+              {"extrapolated", p.interval.extrapolated},
+              {"not_modelled", p.not_modelled}};
   return row;
 }
 

@@ -41,6 +41,18 @@ std::string difference_text(const Measured& measured, const Difference& at) {
                      label_of(measured, at), at.rank);
 }
 
+Json host_json(const HostTime& host) {
+  return {{"waits", host.waits},
+          {"waiting_s", 1e-9 * static_cast<double>(host.waiting_ns)},
+          {"stream_waits", host.stream_waits},
+          {"overheads", host.overheads},
+          {"overhead_s", 1e-9 * static_cast<double>(host.overhead_ns)},
+          {"allocations", host.allocations},
+          {"allocated_bytes", host.allocated_bytes},
+          {"without_time", host.without_time},
+          {"out_of_window", host.out_of_window}};
+}
+
 }  // namespace
 
 Json profile_json(const Measured& measured) {
@@ -69,6 +81,7 @@ Json profile_json(const Measured& measured) {
               {"without_time", quality.without_time},
               {"out_of_window", quality.out_of_window},
               {"uncorrelated", quality.uncorrelated}}},
+            {"host", host_json(trace->host)},
             {"begin_difference", difference_json(measured, trace->begin)},
             {"end_difference", difference_json(measured, trace->end)},
             {"classes", std::move(classes)}}}};
@@ -87,7 +100,15 @@ std::vector<std::string> profile_lines(const Measured& measured) {
       fmt::format("records: {} placed, {} dropped, {} without a time, {} out of the step, {} of no "
                   "instruction",
                   quality.placed, quality.dropped, quality.without_time, quality.out_of_window,
-                  quality.uncorrelated)};
+                  quality.uncorrelated),
+      fmt::format("host, in all of them: {} waits for devices, under way for {}; CUPTI itself took "
+                  "{} in {} spans; {} allocations",
+                  trace->host.waits, format_duration(static_cast<double>(trace->host.waiting_ns)),
+                  format_duration(static_cast<double>(trace->host.overhead_ns)),
+                  trace->host.overheads, trace->host.allocations)};
+  if (trace->host.without_time + trace->host.out_of_window > 0)
+    lines.push_back(fmt::format("of the host's records {} without a time, {} out of the step",
+                                trace->host.without_time, trace->host.out_of_window));
   if (trace->begin && trace->end)
     lines.push_back(fmt::format(
         "from device events at most {} at the end, and {} at the begin, "

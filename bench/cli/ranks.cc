@@ -14,7 +14,6 @@
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/mpi_library.h"
 #include "parallel/comm/nccl_world.h"
-#include "parallel/device/cuda_device.h"
 #include "workloads/base/error.h"
 
 namespace mb {
@@ -89,7 +88,11 @@ CaseWorld::CaseWorld(Mode mode, const Mesh& mesh, const std::optional<LinkShape>
   }
 }
 
-DeviceMaker devices_of(Mode mode, const Mesh& mesh, bool graph) {
+CudaOptions cuda_options(const Case& c) {
+  return {.tf32 = c.tf32, .fused_attention = c.fused_attention, .graph = c.graph};
+}
+
+DeviceMaker devices_of(Mode mode, const Mesh& mesh, const CudaOptions& options) {
   if (!on_cuda(mode)) return {};
   // Of the first ranks, how many are on the machine of `rank`.
   const auto neighbours = [mode](int first, int rank) {
@@ -106,8 +109,9 @@ DeviceMaker devices_of(Mode mode, const Mesh& mesh, bool graph) {
           ". Give a smaller mesh, or mode=", on_mpi(mode) ? "cuda+mpi" : "cuda+threads",
           ", whose ranks share GPUs");
   return [=](int rank) {
-    return make_cuda_device({.device = neighbours(rank, rank) % devices, .graph = graph}, kStreams,
-                            cat("g", rank));
+    CudaOptions own = options;
+    own.device = neighbours(rank, rank) % devices;
+    return make_cuda_device(own, kStreams, cat("g", rank));
   };
 }
 

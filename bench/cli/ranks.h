@@ -12,6 +12,7 @@
 #include "bench/report/json.h"
 #include "parallel/comm/comm.h"
 #include "parallel/comm/mpi_world.h"
+#include "parallel/device/cuda_device.h"
 #include "parallel/exec/executor.h"
 #include "parallel/exec/shaped_world.h"
 #include "workloads/base/error.h"
@@ -55,9 +56,11 @@ class CaseWorld {
 };
 
 // What ranks of a mode run on: GPUs of their machine, round robin, or empty, CPUs. Throws Error
-// where a mode is to have GPUs and there are none, or with NCCL fewer than ranks. `graph`: as
-// graph=.
-DeviceMaker devices_of(Mode mode, const Mesh& mesh, bool graph);
+// where a mode is to have GPUs and there are none, or with NCCL fewer than ranks. The device of
+// `options` is each rank's own.
+DeviceMaker devices_of(Mode mode, const Mesh& mesh, const CudaOptions& options = {});
+// As the case says.
+CudaOptions cuda_options(const Case& c);
 
 // The MPI world of this process; starts MPI where it has not been.
 MpiWorld& mpi_world();

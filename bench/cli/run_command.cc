@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include "bench/cli/commands.h"
 #include "bench/cli/interrupt.h"
 #include "bench/cli/measure.h"
+#include "bench/cli/nearby_cases.h"
 #include "bench/cli/outer_memory.h"
 #include "bench/cli/outputs.h"
 #include "bench/cli/peak.h"
@@ -70,14 +72,23 @@ void check_places(const Flags& flags) {
                 "--out");
 }
 
-// What a device would have to hold, where the machine has less.
-std::optional<std::string> memory_objection(const Case& c, const RunReport& report) {
-  const double needed = simulated_need_bytes(c, report), capacity = 1e9 * c.machine.memory_gb,
-               beside = needed - static_cast<double>(report.memory.total.plan_bytes);
-  if (c.mode != Mode::sim || needed <= capacity) return std::nullopt;
-  return cat("rank ", report.memory.rank, " needs ", format_bytes(needed), " of the ",
-             format_bytes(capacity), " that ", c.machine.name, " has, ", format_bytes(beside),
-             " of it for context and libraries");
+// What a device would have to hold, where the machine has less, and what would do.
+std::optional<std::string> memory_objection(const Case& c, const Measured& measured) {
+  if (c.mode != Mode::sim) return std::nullopt;
+  const StepMemory memory = memory_of(measured.plan, c.machine);
+  const double needed = static_cast<double>(memory.total()), capacity = 1e9 * c.machine.memory_gb;
+  if (needed <= capacity) return std::nullopt;
+  const std::string nearest = nearest_that_fits(c);
+  return cat("a rank needs ", format_bytes(needed), " of the ", format_bytes(capacity), " that ",
+             c.machine.name, " has, ", format_bytes(needed - capacity),
+             " too much: ", format_bytes(static_cast<double>(memory.planned)), " of tensors, ",
+             format_bytes(static_cast<double>(memory.rounding + memory.fragmentation)),
+             " that an allocator rounds and leaves between, ",
+             format_bytes(static_cast<double>(memory.library + memory.context)),
+             " of libraries and context; ",
+             nearest.empty() ? "more recomputation, smaller micro-batches and ZeRO do not help, so "
+                               "take more ranks for tp or pp"
+                             : "the nearest that fits: " + nearest);
 }
 
 double step_s(const Measured& measured) {
@@ -86,24 +97,36 @@ double step_s(const Measured& measured) {
 }
 
 Json prediction_of(const Case& c, const Measured& measured) {
-  const StepInterval interval = interval_of(step_s(measured), c.stack);
+  const StepInterval interval = interval_of(step_s(measured), c.mesh, c.machine, c.stack);
   return {{"step_low_s", interval.low_s},
           {"step_high_s", interval.high_s},
           {"covers", 0.8},
+          {"measured_ops", op_coverage(measured.plan, c.machine).measured},
+          {"modelled_ops", op_coverage(measured.plan, c.machine).modelled},
           {"calibrated_on", c.stack.source},
-          {"extrapolated", interval.extrapolated}};
+          {"extrapolated", interval.extrapolated},
+          {"not_modelled", not_modelled(c.model, c.mesh, c.options)},
+          {"without_effect", inputs_without_effect(c)}};
 }
 
 std::string prediction_text(const Case& c, const Measured& measured) {
-  const StepInterval interval = interval_of(step_s(measured), c.stack);
+  const StepInterval interval = interval_of(step_s(measured), c.mesh, c.machine, c.stack);
   std::string text = fmt::format(
       "prediction      80 % of measured steps lie between {} and {}\n                calibrated "
       "on: "
       "{}\n",
       format_duration(1e9 * interval.low_s), format_duration(1e9 * interval.high_s),
       c.stack.source);
+  if (const OpCoverage ops = op_coverage(measured.plan, c.machine); ops.measured > 0)
+    text += fmt::format("                {} of {} operations take the time that was measured\n",
+                        ops.measured, ops.measured + ops.modelled);
   for (const std::string& reason : interval.extrapolated)
     text += fmt::format("                extrapolated: {}\n", reason);
+  for (const std::string& input : inputs_without_effect(c))
+    text +=
+        fmt::format("warning         {} changes nothing here: no operation hangs on it\n", input);
+  text += fmt::format("                not modelled: {}\n",
+                      fmt::join(not_modelled(c.model, c.mesh, c.options), "; "));
   return text;
 }
 
@@ -116,6 +139,7 @@ Json cuda_json(const Measured& measured) {
                        {"used_bytes", facts.used_bytes},
                        {"allocated_bytes", facts.allocated_bytes}});
   return {{"devices", std::move(devices)},
+          {"attention", measured.cuda_attention},
           {"clock_uncertainty_ns", measured.results.clock_uncertainty_ns}};
 }
 
@@ -149,7 +173,7 @@ Json make_row(const Case& c, const Measured& measured, const RunReport& report, 
     step.verified_by = "not checked: " + measured.not_verified;
   }
   add_step(row, {c.model, c.mesh, c.options}, report, step);
-  if (const auto objection = memory_objection(c, report)) {
+  if (const auto objection = memory_objection(c, measured)) {
     set_status(row, "oom_predicted",
                {{"message", *objection},
                 {"needed_bytes", report.memory.total.plan_bytes},
@@ -247,8 +271,7 @@ void run(const Flags& flags, bool virtual_time) {
                       .no_peak_reason = peak.source};
   RunReport report = report_run(measured.plan, shape, measured.results, work);
   report.metrics.push_back(own_cores_bubble(measured));
-  for (Metric& metric : outer_memory(c, measured, report))
-    report.metrics.push_back(std::move(metric));
+  for (Metric& metric : outer_memory(c, measured)) report.metrics.push_back(std::move(metric));
   const Json row = make_row(c, measured, report, peak, flags);
   try {
     write_outputs(flags, measured, row);
@@ -258,7 +281,7 @@ void run(const Flags& flags, bool virtual_time) {
   if (!flags.json && flags.out != "-") {
     fmt::print("{}", run_text(c, measured, report, peak, flags.quiet));
     if (c.mode == Mode::sim) fmt::print("{}", prediction_text(c, measured));
-    if (const auto objection = memory_objection(c, report))
+    if (const auto objection = memory_objection(c, measured))
       fmt::print("\nDoes not fit: {}.\n", *objection);
   }
   if (measured.interrupted) throw Exit(kExitInterrupted, *measured.interrupted);

@@ -145,7 +145,9 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
                    "of any two ranks within {} of each other",
                    format_duration(static_cast<double>(measured.results.clock_uncertainty_ns))));
   if (on_cuda(c.mode)) {
-    line("matmul", "cuBLASLt");
+    line("matmul", c.tf32 ? "cuBLASLt in TF32" : "cuBLASLt");
+    for (const std::string& backend : measured.cuda_attention)
+      line(&backend == measured.cuda_attention.data() ? "attention" : "", backend);
   } else if (!virtual_time) {
     line("matmul", fmt::format("{}, row kernels {}", matmul_backend(c.options.dtype), cpu_isa()));
   }

@@ -70,16 +70,7 @@ Key<C> mode_key() {
           "cuda+ each on one of the machine's GPUs, in turn, and communication through memory of "
           "the host; with nccl+ each on a GPU of its own, and communication by NCCL; sim: virtual "
           "time on `machine`",
-          [](C& c, std::string_view v) {
-            c.mode = choice<Mode>("mode", v,
-                                  {{"threads", Mode::threads},
-                                   {"mpi", Mode::mpi},
-                                   {"cuda+threads", Mode::cuda_threads},
-                                   {"cuda+mpi", Mode::cuda_mpi},
-                                   {"nccl+threads", Mode::nccl_threads},
-                                   {"nccl+mpi", Mode::nccl_mpi},
-                                   {"sim", Mode::sim}});
-          },
+          [](C& c, std::string_view v) { c.mode = choice<Mode>("mode", v, modes()); },
           [](const C& c) { return std::string(name_of(c.mode)); }};
 }
 

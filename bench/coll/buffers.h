@@ -1,6 +1,7 @@
 // The buffers of one rank, and the pool through which they rotate where caches are to be cold.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "bench/coll/config.h"
@@ -33,6 +34,11 @@ class Buffers {
   void shape(const BufferSizes& sizes);
   // How many operations have buffers of their own, at least one.
   std::int64_t slots() const { return slots_; }
+  // Where the first begins, and how many bytes from there operations of these sizes take, and the
+  // largest.
+  std::byte* data() const { return static_cast<std::byte*>(in(0)); }
+  std::int64_t shaped_bytes() const { return slots_ * (in_stride_ + out_stride_); }
+  std::int64_t most_bytes() const { return most_bytes_; }
   void* in(std::int64_t operation) const;
   void* out(std::int64_t operation) const;
   double huge_share() const;  // of the bytes, in huge pages; reads the process's mappings

@@ -30,6 +30,11 @@ struct Account {
 };
 static_assert(std::is_trivially_copyable_v<Account> && sizeof(Account) == 13 * 8);
 
+std::string comm_name(const Group& group, Algorithm algorithm) {
+  return cat("coll ", name_of(group),
+             algorithm == Algorithm::own ? "" : cat(" by ", name_of(algorithm)));
+}
+
 }  // namespace
 
 Stamps::Stamps(std::int64_t capacity)
@@ -40,7 +45,7 @@ Stamps::Stamps(std::int64_t capacity)
 }
 
 CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Point>& points,
-                   int rank, RankPlace& place, const Cores& cores)
+                   int rank, RankPlace& place, const Cores& cores, DeviceMaker make_device)
     : world_(world),
       config_(config),
       cores_(cores),
@@ -48,7 +53,16 @@ CollRank::CollRank(World& world, const CollConfig& config, const std::vector<Poi
       place_(place),
       largest_(largest_buffers(config, points, rank)),
       spins_(!core_share(world, cores).is_crowded()),
-      pinned_(spins_ && ranks_on_machine(world) == world.local_ranks()) {}
+      pinned_(spins_ && ranks_on_machine(world) == world.local_ranks()),
+      make_device_(std::move(make_device)) {
+  for (const Point& point : points) {
+    const std::vector<int> members = members_of(config, point.group, rank);
+    const std::string name = comm_name(point.group, Algorithm::own);
+    const auto known = std::find_if(groups_.begin(), groups_.end(),
+                                    [&](const auto& group) { return group.name == name; });
+    if (!members.empty() && known == groups_.end()) groups_.push_back({name, members});
+  }
+}
 
 Stamps& CollRank::stamps(Series series) { return series_[static_cast<int>(series)]; }
 
@@ -62,9 +76,10 @@ std::unique_ptr<Comm> CollRank::meet(const std::string& name, const std::vector<
 }
 
 Comm& CollRank::comm_of(const Group& group, Algorithm algorithm, const std::vector<int>& members) {
-  std::string name = cat("coll ", name_of(group));
-  if (algorithm != Algorithm::own) name += cat(" by ", name_of(algorithm));
+  const std::string name = comm_name(group, algorithm);
   std::unique_ptr<Comm>& comm = comms_[name];
+  if (comm) return *comm;
+  if (gpu_) comm = gpu_->comm(name, members);
   if (comm) return *comm;
   comm = meet(name, members, algorithm == Algorithm::native);
   if (algorithm != Algorithm::own && algorithm != Algorithm::native)
@@ -94,16 +109,25 @@ Background* CollRank::background_of(const Beside& beside) {
   return background.get();
 }
 
-void CollRank::set_point(const Point& point) {
-  if (!control_) {
-    control_ = meet("coll control", all_ranks(world_));
-    buffers_ = std::make_unique<Buffers>(largest_, pool_bytes(config_), config_.pages);
-    for (int series = 0; series < kSeries; ++series) series_.emplace_back(kBatch);
-    if (config_.call == CallKind::stream) {
-      stream_ = make_cpu_device(1, cat("coll", rank_));
-      stream_->submit(0, [this] { cores_.take_all(); });
-    }
+void CollRank::set_up() {
+  control_ = meet("coll control", all_ranks(world_));
+  buffers_ = std::make_unique<Buffers>(largest_, pool_bytes(config_), config_.pages);
+  for (int series = 0; series < kSeries; ++series) series_.emplace_back(kBatch);
+  if (make_device_) {
+    place_.set(operation_, RankStep::meeting);
+    gpu_ = std::make_unique<CollGpu>(make_device_, world_, rank_, groups_, buffers_->most_bytes());
+    place_.set(operation_, RankStep::working);
+  } else if (config_.call == CallKind::stream) {
+    stream_ = make_cpu_device(1, cat("coll", rank_));
   }
+  Device* const stream = gpu_ ? &gpu_->device() : stream_.get();
+  if (!stream) return;
+  stream->submit(0, [this] { cores_.take_all(); });
+  stream->synchronize();
+}
+
+void CollRank::set_point(const Point& point) {
+  if (!control_) set_up();
   const std::vector<int> members = members_of(config_, point.group, rank_);
   comm_ = start_ = nullptr;
   checker_.reset();
@@ -126,6 +150,10 @@ void CollRank::set_point(const Point& point) {
     buffers_->shape(buffer_sizes(call_, index, in_place_));
     for (std::int64_t slot = 0; slot < buffers_->slots(); ++slot)
       checker_->fill(buffers_->in(slot), buffers_->out(slot));
+    if (gpu_) {
+      gpu_->stand_for(buffers_->data());
+      gpu_->put(buffers_->data(), buffers_->shaped_bytes());
+    }
   }
   result_.reset();
   if (rank_ != 0) return;
@@ -157,7 +185,8 @@ std::optional<PointResult> CollRank::measure(const Point& point, const Asked& in
   result_->warm_up = warm;
   result_->interrupted = interrupted_;
   result_->compute_units = compute_ ? units_ : 0;
-  result_->clock_uncertainty_ns = static_cast<double>(world_.clock_uncertainty_ns());
+  result_->clock_uncertainty_ns = static_cast<double>(
+      world_.clock_uncertainty_ns() + (gpu_ ? gpu_->device().clock_uncertainty_ns() : 0));
   result_->pinned = pinned_;
   result_->huge_share = buffers_->huge_share();
   return std::move(result_);
@@ -246,14 +275,18 @@ void CollRank::batch(Run run, std::int64_t operations) {
 void CollRank::one(Run run, std::int64_t i, bool full) {
   void *in = buffers_->in(operation_), *out = buffers_->out(operation_);
   const bool checks = config_.check && run != Run::compute;
-  const bool some = checks && !full && operation_ % kSampleEvery == kSampleEvery - 1;
+  // What a GPU holds is looked at as a whole.
+  const bool some = checks && !full && !gpu_ && operation_ % kSampleEvery == kSampleEvery - 1;
   place_.set(operation_, RankStep::working);
   if (checks && full) checker_->fill(in, out);
   if (some) checker_->fill_some(operation_, in, out);
+  if (gpu_ && checks && full) gpu_->put(buffers_->data(), buffers_->shaped_bytes());
+  if (gpu_) gpu_->ready();
   wait_for_others();
   delay();
   place_.set(operation_, RankStep::operating);
   operate(run, i, in, out);
+  if (gpu_ && checks && full) gpu_->get(buffers_->data(), buffers_->shaped_bytes());
   if (checks && full) checker_->check_all(operation_, in, out);
   if (some) checker_->check_some(operation_, in, out);
   ++operation_;
@@ -281,6 +314,14 @@ void CollRank::operate(Run run, std::int64_t i, void* in, void* out) {
 void CollRank::make_call(Series series, std::int64_t i, const Operands& operands) {
   Stamps& own = stamps(series);
   const std::int64_t start = now_ns();
+  if (gpu_) {
+    const CollGpu::Times times = gpu_->run(*comm_, call_, operands);
+    own.start(i, times.span.start_ns);
+    own.end(i, times.span.end_ns);
+    stamps(Series::submit).start(i, start);
+    stamps(Series::submit).end(i, times.submitted_ns);
+    return;
+  }
   own.start(i, start);
   if (stream_) {
     stream_->submit(0, [this, &operands] { issue(*comm_, call_, operands); });
@@ -326,7 +367,7 @@ void CollRank::share(Run run, std::int64_t operations, bool keep) {
   place_.set(operation_, RankStep::sharing);
   switch (run) {
     case Run::operation:
-      if (stream_) share_series(Series::submit, operations, keep);
+      if (config_.call == CallKind::stream) share_series(Series::submit, operations, keep);
       return share_series(Series::operation, operations, keep);
     case Run::alone:
       return share_series(Series::alone, operations, keep);

@@ -13,6 +13,7 @@
 #include "bench/coll/buffers.h"
 #include "bench/coll/compute.h"
 #include "bench/coll/cores.h"
+#include "bench/coll/gpu.h"
 #include "bench/coll/pacer.h"
 #include "bench/coll/place.h"
 #include "bench/coll/result.h"
@@ -37,8 +38,9 @@ class Stamps {
 
 class CollRank {
  public:
+  // On a GPU where `make_device` is not empty.
   CollRank(World& world, const CollConfig& config, const std::vector<Point>& points, int rank,
-           RankPlace& place, const Cores& cores);
+           RankPlace& place, const Cores& cores, DeviceMaker make_device = {});
 
   int rank() const { return rank_; }
   // On the rank's own thread. The result on rank 0 alone.
@@ -55,6 +57,7 @@ class CollRank {
   };
   using Asked = std::function<bool()>;
 
+  void set_up();  // for all points
   void set_point(const Point& point);
   // A new Comm; no work of this rank's own, as others have to come.
   std::unique_ptr<Comm> meet(const std::string& name, const std::vector<int>& members,
@@ -95,10 +98,13 @@ class CollRank {
   // not when each has woken from their meeting.
   const bool spins_;
   const bool pinned_;  // to its own core, where the machine has no other process' ranks
+  const DeviceMaker make_device_;
+  std::vector<World::GroupName> groups_;  // of all points, that this rank is in
+  std::unique_ptr<CollGpu> gpu_;          // as make_device_ says; outlives its Comms
   std::map<std::string, std::unique_ptr<Comm>> comms_;
   std::map<std::string, std::unique_ptr<Background>> backgrounds_;
   std::unique_ptr<Comm> control_;
-  std::unique_ptr<Device> stream_;  // of call=stream; may use any core
+  std::unique_ptr<Device> stream_;  // of call=stream on CPUs; may use any core
   std::unique_ptr<Buffers> buffers_;
   std::vector<Stamps> series_;
   std::vector<std::int64_t> gathered_[2];  // starts and ends of all ranks, on rank 0

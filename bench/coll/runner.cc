@@ -84,7 +84,7 @@ struct CollRunner::State {
 };
 
 CollRunner::CollRunner(World& world, const CollConfig& config, std::vector<Point> points,
-                       std::function<bool()> interrupted)
+                       std::function<bool()> interrupted, DeviceMaker make_device)
     : state_(std::make_unique<State>(world, config, std::move(points), std::move(interrupted))) {
   require(world.size() == config.mesh.world(), "mesh=", config.mesh.to_text(), " has ",
           config.mesh.world(), " ranks, and the world has ", world.size());
@@ -92,7 +92,7 @@ CollRunner::CollRunner(World& world, const CollConfig& config, std::vector<Point
   for (std::size_t i = 0; i < world.local_ranks().size(); ++i)
     state_->ranks.push_back(std::make_unique<CollRank>(world, state_->config, state_->points,
                                                        world.local_ranks()[i], state_->places[i],
-                                                       state_->cores));
+                                                       state_->cores, make_device));
   world.answer_with([state = state_.get()] { return state->standing_for_others(); });
 }
 

@@ -12,16 +12,17 @@
 #include "bench/coll/cores.h"
 #include "bench/coll/result.h"
 #include "parallel/comm/comm.h"
+#include "parallel/exec/executor.h"
 
 namespace mb {
 
 class CollRunner {
  public:
   // `points`: all that will be measured, so that memory is taken once. `interrupted` is asked on
-  // rank 0 after each batch.
+  // rank 0 after each batch. `make_device`: the GPUs that operands are on; empty: none.
   CollRunner(
       World& world, const CollConfig& config, std::vector<Point> points,
-      std::function<bool()> interrupted = [] { return false; });
+      std::function<bool()> interrupted = [] { return false; }, DeviceMaker make_device = {});
   ~CollRunner();
   CollRunner(const CollRunner&) = delete;
   CollRunner& operator=(const CollRunner&) = delete;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bench/coll/buffers.h"
-#include "parallel/cost/collective_cost.h"
+#include "parallel/cost/network.h"
 #include "workloads/base/error.h"
 #include "workloads/base/suggest.h"
 #include "workloads/base/units.h"
@@ -31,8 +31,26 @@ bool stays_in_caches(const CollCall& call) {
   return bytes < 2 * std::min(last_level_cache_bytes(), kCountedOn);
 }
 
+// Nodes of the members of all groups that are at it at once.
+std::vector<std::vector<int>> nodes_of(const CollConfig& config, const PointResult& result) {
+  std::vector<std::vector<int>> nodes;
+  for (const GroupResult& group : result.groups) nodes.push_back(config.mesh.nodes_of(group.ranks));
+  return nodes;
+}
+
+// Between nodes, what NICs leave of the largest operation: links alone do not know who shares them.
+double ceiling_on(const Machine& machine, CollectiveKind kind, Algorithm algorithm,
+                  const std::vector<int>& nodes, const GroupSpread& spread) {
+  if (spread.nodes < 2) return *busbw_ceiling(kind, algorithm, nodes, machine);
+  constexpr std::int64_t kLarge = std::int64_t{1} << 50;
+  Machine links = machine;
+  links.curves = "none";
+  return busbw_factor(kind, spread.ranks) * kLarge /
+         group_seconds(kind, algorithm, kLarge, nodes, spread, links);
+}
+
 void expect_ceiling(const CollConfig& config, Algorithm algorithm, const GroupResult& group,
-                    const Surroundings& around, Expected& expected) {
+                    const Surroundings& around, const GroupSpread& spread, Expected& expected) {
   const CollectiveKind kind = *kind_of(group.call.operation);
   const int n = static_cast<int>(group.ranks.size());
   if (around.mode != "threads") {
@@ -41,8 +59,9 @@ void expect_ceiling(const CollConfig& config, Algorithm algorithm, const GroupRe
       return;
     }
     expected.busbw_ceiling =
-        busbw_ceiling(kind, algorithm, config.mesh.nodes_of(group.ranks), *around.machine);
-    expected.ceiling_by = cat("links of ", around.machine->name);
+        ceiling_on(*around.machine, kind, algorithm, config.mesh.nodes_of(group.ranks), spread);
+    expected.ceiling_by =
+        cat(spread.nodes > 1 ? "links and NICs of " : "links of ", around.machine->name);
   } else if (algorithm != Algorithm::own) {
     expected.ceiling_by = "the memory ceiling is that of algorithm=own";
   } else if (stays_in_caches(group.call)) {
@@ -56,8 +75,9 @@ void expect_ceiling(const CollConfig& config, Algorithm algorithm, const GroupRe
   }
 }
 
-Expected expect(const CollConfig& config, Algorithm algorithm, const GroupResult& group,
+Expected expect(const CollConfig& config, const PointResult& result, const GroupResult& group,
                 const Surroundings& around, const GroupSummary& summary) {
+  const Algorithm algorithm = result.point.algorithm;
   const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
   Expected expected{.link = link_class(nodes)};
   const auto kind = kind_of(group.call.operation);
@@ -66,10 +86,13 @@ Expected expect(const CollConfig& config, Algorithm algorithm, const GroupResult
     return expected;
   }
   expected.wire = wire_of(*kind, algorithm, summary.bytes, nodes);
-  if (around.machine)
-    expected.seconds = collective_seconds(*kind, algorithm, summary.bytes, nodes,
-                                          around.machine->intra, around.machine->inter);
-  expect_ceiling(config, algorithm, group, around, expected);
+  GroupSpread spread;
+  if (around.machine) {
+    spread = spread_of(nodes_of(config, result), *around.machine);
+    expected.seconds =
+        group_seconds(*kind, algorithm, summary.bytes, nodes, spread, *around.machine);
+  }
+  expect_ceiling(config, algorithm, group, around, spread, expected);
   if (expected.busbw_ceiling && summary.busbw)
     expected.fraction = *summary.busbw / *expected.busbw_ceiling;
   return expected;
@@ -104,7 +127,7 @@ GroupSummary summarize_group(const CollConfig& config, const GroupResult& group,
   if (has_size(group.call.operation) && s.completion.p50 > 0)
     s.algbw = static_cast<double>(s.bytes) / (1e-9 * s.completion.p50);
   if (s.algbw && s.factor) s.busbw = *s.algbw * *s.factor;
-  s.expected = expect(config, result.point.algorithm, group, around, s);
+  s.expected = expect(config, result, group, around, s);
   s.verdict = judge_group(samples, result.clock_uncertainty_ns, group.crowded);
   s.drifts = drifts(times);
   if (group.of(Series::submit).operations() > 0)
@@ -151,21 +174,24 @@ PointResult predict(const CollConfig& config, const Point& point, const Machine&
     const int n = static_cast<int>(group.ranks.size());
     group.call = call_of(point, n, config.root);
     group.ranks.resize(std::max(1, participants(point.operation, n)));
+    result.groups.push_back(std::move(group));
+  }
+  const GroupSpread spread = spread_of(nodes_of(config, result), machine);
+  for (GroupResult& group : result.groups) {
     const std::vector<int> nodes = config.mesh.nodes_of(group.ranks);
     double seconds = 0;
     if (const auto kind = kind_of(point.operation); kind && group.ranks.size() > 1) {
-      seconds = collective_seconds(*kind, point.algorithm, bytes_of(group.call), nodes,
-                                   machine.intra, machine.inter);
+      seconds = group_seconds(*kind, point.algorithm, bytes_of(group.call), nodes, spread, machine);
     } else if (!kind) {
       // Rounds of messages to members 1, 2, 4, ... places on (Hensgen, Finkel and Manber, 1988).
       const Link& link = link_class(nodes) == LinkClass::intra ? machine.intra : machine.inter;
-      seconds = std::ceil(std::log2(std::max(n, 1))) * link.latency_us * 1e-6;
+      const double n = std::max<double>(1, static_cast<double>(group.ranks.size()));
+      seconds = std::ceil(std::log2(n)) * link.latency_us * 1e-6;
     }
     const double ns = std::round(1e9 * seconds / share_of_time(point.operation));
     Samples& samples = group.of(Series::operation);
     samples.start.assign(group.ranks.size(), {0});
     samples.end.assign(group.ranks.size(), {static_cast<std::int64_t>(ns)});
-    result.groups.push_back(std::move(group));
   }
   return result;
 }

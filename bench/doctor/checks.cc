@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "workloads/base/error.h"
-#include "workloads/base/suggest.h"
 #include "workloads/base/units.h"
 
 namespace mb {
@@ -109,18 +108,6 @@ std::string_view name_of(Verdict verdict) {
       return "would fail";
   }
   return "?";
-}
-
-Asked asked_of(std::string_view mode) {
-  if (mode.empty() || mode == "threads" || mode == "sim") return {};
-  if (mode == "mpi") return {.mpi = true};
-  if (mode == "cuda+threads") return {.gpus = true};
-  if (mode == "cuda+mpi") return {.mpi = true, .gpus = true};
-  if (mode == "nccl+threads") return {.gpus = true, .nccl = true};
-  if (mode == "nccl+mpi") return {.mpi = true, .gpus = true, .nccl = true};
-  throw Error(
-      cat("mode=", mode,
-          ": give one of threads, mpi, cuda+threads, cuda+mpi, nccl+threads, nccl+mpi, sim"));
 }
 
 std::vector<Check> diagnose(const NodeFacts& node, const GpuLibraryFacts& libraries,

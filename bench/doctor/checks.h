@@ -32,10 +32,6 @@ struct BuiltWith {
 struct Asked {
   bool mpi = false, gpus = false, nccl = false;
 };
-// Of mode=threads, mpi, sim, cuda, cuda+threads and cuda+mpi; "": nothing in particular. Throws
-// Error for others.
-Asked asked_of(std::string_view mode);
-
 std::vector<Check> diagnose(const NodeFacts& node, const GpuLibraryFacts& libraries,
                             const BuiltWith& built, const Asked& asked);
 // Those of GPUs; diagnose() has them.

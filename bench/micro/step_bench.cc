@@ -93,7 +93,7 @@ struct Ranks {
     }
     world.emplace(c);
     executor = make_live_executor(plan,
-                                  {.make_device = devices_of(c.mode, c.mesh, c.graph),
+                                  {.make_device = devices_of(c.mode, c.mesh, cuda_options(c)),
                                    .batches = batches.get(),
                                    .timeout_s = c.timeout_s},
                                   **world);

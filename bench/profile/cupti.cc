@@ -31,7 +31,10 @@ constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATIO
                                          CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                          CUPTI_ACTIVITY_KIND_MEMCPY,
                                          CUPTI_ACTIVITY_KIND_MEMCPY2,
-                                         CUPTI_ACTIVITY_KIND_MEMSET};
+                                         CUPTI_ACTIVITY_KIND_MEMSET,
+                                         CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
+                                         CUPTI_ACTIVITY_KIND_MEMORY2,
+                                         CUPTI_ACTIVITY_KIND_OVERHEAD};
 
 std::string error_text(CUptiResult code) {
   const char* text = nullptr;
@@ -155,6 +158,31 @@ void add(const CUpti_Activity* record, ActivityRecords& records) {
       std::memcpy(&link, record, sizeof link);
       if (link.externalKind == kOurs)
         records.links.push_back({link.correlationId, link.externalId});
+      return;
+    }
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
+      CUpti_ActivitySynchronization2 wait;
+      std::memcpy(&wait, record, sizeof wait);
+      const bool of_stream = wait.type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT;
+      records.host.push_back({of_stream ? HostActivity::stream_wait : HostActivity::wait,
+                              static_cast<std::int64_t>(wait.start),
+                              static_cast<std::int64_t>(wait.end)});
+      return;
+    }
+    case CUPTI_ACTIVITY_KIND_OVERHEAD: {
+      CUpti_ActivityOverhead3 overhead;
+      std::memcpy(&overhead, record, sizeof overhead);
+      std::free(overhead.overheadData);  // handed over with the record
+      records.host.push_back({HostActivity::overhead, static_cast<std::int64_t>(overhead.start),
+                              static_cast<std::int64_t>(overhead.end)});
+      return;
+    }
+    case CUPTI_ACTIVITY_KIND_MEMORY2: {
+      CUpti_ActivityMemory4 memory;
+      std::memcpy(&memory, record, sizeof memory);
+      if (memory.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION)
+        records.allocations.push_back(
+            {static_cast<std::int64_t>(memory.timestamp), static_cast<std::int64_t>(memory.bytes)});
       return;
     }
     default:

@@ -59,4 +59,47 @@ ActivityTimeline join(const ActivityRecords& records, Span window) {
   return out;
 }
 
+HostTime host_time(const ActivityRecords& records, Span window) {
+  HostTime time;
+  std::vector<Span> waits, overheads;
+  for (const HostRecord& record : records.host) {
+    if (record.start_ns == 0 || record.end_ns == 0 || record.end_ns < record.start_ns) {
+      ++time.without_time;
+      continue;
+    }
+    const Span in{std::max(record.start_ns, window.start_ns),
+                  std::min(record.end_ns, window.end_ns)};
+    if (in.end_ns < in.start_ns) {
+      ++time.out_of_window;
+      continue;
+    }
+    switch (record.kind) {
+      case HostActivity::wait:
+        ++time.waits;
+        waits.push_back(in);
+        break;
+      case HostActivity::stream_wait:
+        ++time.stream_waits;
+        break;
+      case HostActivity::overhead:
+        ++time.overheads;
+        overheads.push_back(in);
+        break;
+    }
+  }
+  time.waiting_ns = length_ns(unite(std::move(waits)));
+  time.overhead_ns = length_ns(unite(std::move(overheads)));
+  for (const AllocationRecord& record : records.allocations) {
+    if (record.at_ns == 0) {
+      ++time.without_time;
+    } else if (record.at_ns < window.start_ns || record.at_ns > window.end_ns) {
+      ++time.out_of_window;
+    } else {
+      ++time.allocations;
+      time.allocated_bytes += record.bytes;
+    }
+  }
+  return time;
+}
+
 }  // namespace mb

@@ -49,6 +49,16 @@ void add_traced_step(const Plan& plan, const Timeline& events, const std::vector
   trace.quality.without_time += joined.quality.without_time;
   trace.quality.out_of_window += joined.quality.out_of_window;
   trace.quality.uncorrelated += joined.quality.uncorrelated;
+  const HostTime host = host_time(records, window);
+  trace.host.waits += host.waits;
+  trace.host.waiting_ns += host.waiting_ns;
+  trace.host.stream_waits += host.stream_waits;
+  trace.host.overheads += host.overheads;
+  trace.host.overhead_ns += host.overhead_ns;
+  trace.host.allocations += host.allocations;
+  trace.host.allocated_bytes += host.allocated_bytes;
+  trace.host.without_time += host.without_time;
+  trace.host.out_of_window += host.out_of_window;
   for (const auto& [external, activity] : joined.instructions) {
     const int rank = static_cast<int>(activity.rank);
     const auto id = static_cast<InstructionId>(activity.instruction);

@@ -31,6 +31,7 @@ struct Difference {
 struct StepTrace {
   int steps = 0, ranks = 0;
   TraceQuality quality;                // sums over steps
+  HostTime host;                       // likewise
   std::vector<ActivityClass> classes;  // the busiest first
   // The largest over all instructions; absent where no record was placed. An instruction's events
   // begin when its stream comes to it, its work when that has been launched.

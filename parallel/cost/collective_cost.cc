@@ -17,28 +17,39 @@ double over(const Link& link, double bytes) {
 // Adds up the rounds of one collective.
 class Rounds {
  public:
-  Rounds(std::span<const int> nodes, const Link& intra, const Link& inter)
-      : nodes_(nodes), intra_(intra), inter_(inter) {}
+  Rounds(std::span<const int> nodes, const Link& intra, const Link& inter, double node_gb_per_s)
+      : nodes_(nodes), intra_(intra), inter_(inter), node_gb_per_s_(node_gb_per_s) {}
 
   int size() const { return static_cast<int>(nodes_.size()); }
-  // A message of the round at hand.
-  void send(int from, int to, double bytes) {
+  // A message of the round at hand, or so many alike between the same nodes.
+  void send(int from, int to, double bytes, double alike = 1) {
     largest_ = std::max(largest_, bytes);
-    crosses_ |= nodes_[from] != nodes_[to];
+    if (nodes_[from] != nodes_[to]) {
+      crosses_ = true;
+      leaving_ = std::max(leaving_, left_[nodes_[from]] += bytes * alike);
+      leaving_ = std::max(leaving_, entered_[nodes_[to]] += bytes * alike);
+    }
     any_ = true;
   }
   // Ends the round, `times` times over.
   void end(double times = 1) {
-    if (any_) seconds_ += times * over(crosses_ ? inter_ : intra_, largest_);
-    largest_ = 0;
+    if (any_) {
+      const double own = over(crosses_ ? inter_ : intra_, largest_),
+                   shared = inter_.latency_us * 1e-6 + leaving_ / (node_gb_per_s_ * 1e9);
+      seconds_ += times * (crosses_ ? std::max(own, shared) : own);
+    }
+    largest_ = leaving_ = 0;
     crosses_ = any_ = false;
+    left_.clear(), entered_.clear();
   }
   double seconds() const { return seconds_; }
 
  private:
   std::span<const int> nodes_;
   const Link &intra_, &inter_;
-  double largest_ = 0, seconds_ = 0;
+  double node_gb_per_s_;
+  double largest_ = 0, leaving_ = 0, seconds_ = 0;  // leaving_: bytes, of the busiest node
+  std::map<int, double> left_, entered_;            // by node
   bool crosses_ = false, any_ = false;
 };
 
@@ -137,7 +148,7 @@ void add_two_level(Rounds& rounds, CollectiveKind kind, double bytes, std::span<
     rounds.end(phases);
   }
   for (std::size_t m = 0; m < leaders.size() && leaders.size() > 1; ++m)
-    rounds.send(leaders[m], leaders[(m + 1) % leaders.size()], part * stacked);
+    rounds.send(leaders[m], leaders[(m + 1) % leaders.size()], part * stacked, share);
   rounds.end(phases * (count - 1));
   double rail = 0;  // what lies on the first
   for (const auto& [node, members] : by_node)
@@ -166,12 +177,13 @@ double collective_seconds(CollectiveKind kind, std::int64_t bytes, int ranks, co
 }
 
 double collective_seconds(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
-                          std::span<const int> nodes, const Link& intra, const Link& inter) {
+                          std::span<const int> nodes, const Link& intra, const Link& inter,
+                          double node_gb_per_s) {
   const int ranks = static_cast<int>(nodes.size());
   if (ranks < 2) return 0;
   if (!has_steps(kind, algorithm))
     return collective_seconds(kind, bytes, ranks, is_flat(nodes) ? intra : inter);
-  Rounds rounds(nodes, intra, inter);
+  Rounds rounds(nodes, intra, inter, node_gb_per_s);
   const auto size = static_cast<double>(bytes);
   switch (algorithm) {
     case Algorithm::ring:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "parallel/comm/collective.h"
@@ -18,10 +19,12 @@ double collective_seconds(CollectiveKind kind, std::int64_t bytes, int ranks, co
 
 // By `algorithm` over members on `nodes`: sum over the rounds of its steps (steps.h) of latency +
 // bytes / bandwidth of the round's largest message, over `inter` where any of the round's messages
-// crosses nodes. The root is member 0. By own and native, and kinds that the algorithm lacks: the
-// formula above over the slowest link. Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, have
+// crosses nodes, or longer where what enters or leaves a node in the round takes `node_gb_per_s`
+// longer. The root is member 0. By own and native, and kinds that the algorithm lacks: the formula
+// above over the slowest link. Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, have
 // these sums for the flat algorithms.
 double collective_seconds(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
-                          std::span<const int> nodes, const Link& intra, const Link& inter);
+                          std::span<const int> nodes, const Link& intra, const Link& inter,
+                          double node_gb_per_s = std::numeric_limits<double>::infinity());
 
 }  // namespace mb

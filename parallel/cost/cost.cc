@@ -10,15 +10,41 @@ namespace {
 
 std::int64_t to_ns(double seconds) { return std::llround(seconds * 1e9); }
 
+// What autograd's engine, which runs no Python, takes to launch a kernel, as a share of what a
+// program of Python takes.
+constexpr double kAutogradLaunch = 0.4;
+
+bool is_backward(Pass pass) {
+  return pass == Pass::backward || pass == Pass::input_grad || pass == Pass::weight_grad;
+}
+
+// Whether tensor ranks divide tokens between the parts that they divide otherwise: then they sum
+// into parts.
+bool divides_rows(const Plan& plan) {
+  for (const Program& program : plan.programs) {
+    for (const Instruction& instruction : program.instructions) {
+      const auto* collective = std::get_if<Collective>(&instruction.action);
+      if (collective && collective->group == group_of(Axis::tp) &&
+          collective->kind == CollectiveKind::reduce_scatter)
+        return true;
+    }
+  }
+  return false;
+}
+
 class RooflineCost final : public CostModel {
  public:
   RooflineCost(const Plan& plan, const Machine& machine, const Stack& stack)
       : machine_(machine),
         network_(plan.mesh, machine_),
         comm_share_(stack.comm_share),
-        host_waits_(stack.host_waits) {
+        host_waits_(stack.host_waits),
+        eager_(stack.eager),
+        parts_(stack.scatter_sends && !divides_rows(plan) ? plan.mesh.size(Axis::tp) : 1) {
+    const OpTimes measured = measured_ops(machine);
     for (const Op& op : plan.ops) {
-      op_ns_.push_back(to_ns(op_seconds(op, machine, stack)));
+      const auto seconds = measured.seconds(op);
+      op_ns_.push_back(to_ns(seconds ? *seconds : op_seconds(op, machine, stack)));
       launch_ns_.push_back(
           to_ns(1e-6 * stack.host_us * static_cast<double>(kernels_of(op, stack).size())));
     }
@@ -41,9 +67,11 @@ class RooflineCost final : public CostModel {
       return to_ns(2.0 * static_cast<double>(bytes) / (machine_.memory_gb_per_s * 1e9));
     }
     const auto* send = std::get_if<Send>(&instruction.action);
-    const double seconds =
-        send ? network_.seconds(stage, send->to, bytes)
-             : network_.seconds(std::get<Recv>(instruction.action).from, stage, bytes);
+    const int from = send ? stage : std::get<Recv>(instruction.action).from,
+              to = send ? send->to : stage;
+    double seconds = network_.seconds(from, to, bytes / parts_);
+    if (parts_ > 1)
+      seconds += network_.seconds(CollectiveKind::all_gather, group_of(Axis::tp), bytes);
     return to_ns(seconds / comm_share_);
   }
 
@@ -51,14 +79,18 @@ class RooflineCost final : public CostModel {
   bool host_waits_for_collectives() const override { return host_waits_; }
   std::int64_t launch_ns(const Instruction& instruction) const override {
     const auto* compute = std::get_if<Compute>(&instruction.action);
-    return compute ? launch_ns_[compute->op] : call_ns_;
+    const std::int64_t ns = compute ? launch_ns_[compute->op] : call_ns_;
+    return eager_ && is_backward(instruction.label.pass)
+               ? std::llround(kAutogradLaunch * static_cast<double>(ns))
+               : ns;
   }
 
  private:
   Machine machine_;
   Network network_;
   double comm_share_;
-  bool host_waits_;
+  bool host_waits_, eager_;
+  int parts_;  // that tensor ranks send a message between stages in
   std::vector<std::int64_t> op_ns_, launch_ns_;  // by Plan::ops
   std::int64_t call_ns_;
 };
@@ -87,6 +119,26 @@ class FixedCostModel final : public CostModel {
 };
 
 }  // namespace
+
+OpTimes measured_ops(const Machine& machine) {
+  static const std::vector<OpTime> none;
+  return OpTimes(machine.op_times == "measured" ? machine.measured.ops : none);
+}
+
+OpCoverage op_coverage(const Plan& plan, const Machine& machine) {
+  std::vector<bool> runs(plan.ops.size());  // the table may hold others
+  for (const Program& program : plan.programs) {
+    for (const Instruction& instruction : program.instructions)
+      if (const auto* compute = std::get_if<Compute>(&instruction.action)) runs[compute->op] = true;
+  }
+  const OpTimes times = measured_ops(machine);
+  OpCoverage coverage;
+  for (std::size_t op = 0; op < runs.size(); ++op) {
+    if (!runs[op]) continue;
+    ++(times.seconds(plan.ops[op]) ? coverage.measured : coverage.modelled);
+  }
+  return coverage;
+}
 
 std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine,
                                               const Stack& stack) {

@@ -25,8 +25,18 @@ class CostModel {
   virtual std::int64_t launch_ns(const Instruction&) const { return 0; }
 };
 
-// Operations kernel by kernel (op_cost.h), collectives and messages over the links and NICs that
-// their groups share (network.h); copies to and from the second memory space take `host`.
+// Of a machine with op_times=measured; else none.
+OpTimes measured_ops(const Machine& machine);
+// Of the different operations that the Plan runs, how many take their measured time, and how many
+// the model's.
+struct OpCoverage {
+  int measured = 0, modelled = 0;
+};
+OpCoverage op_coverage(const Plan& plan, const Machine& machine);
+
+// Operations by their measured times, else kernel by kernel (op_cost.h), collectives and messages
+// over the links and NICs that their groups share (network.h); copies to and from the second memory
+// space take `host`.
 std::unique_ptr<CostModel> make_roofline_cost(const Plan& plan, const Machine& machine,
                                               const Stack& stack = {});
 

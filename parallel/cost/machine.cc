@@ -1,7 +1,10 @@
 #include "parallel/cost/machine.h"
 
-#include "parallel/cost/curves.h"
+#include <algorithm>
+#include <initializer_list>
+
 #include "parallel/cost/fields.h"
+#include "parallel/cost/protocols.h"
 
 namespace mb {
 namespace {
@@ -34,7 +37,10 @@ const Fields<Machine>& fields() {
           {"nodes", [](M& m) -> int& { return m.nodes; }, from_zero},
           {"nodes_per_leaf", [](M& m) -> int& { return m.nodes_per_leaf; }, from_zero},
           {"oversubscription", [](M& m) -> double& { return m.oversubscription; }, from_one},
+          {"algorithm", [](M& m) -> std::string& { return m.algorithm; }},
+          {"protocol", [](M& m) -> std::string& { return m.protocol; }},
           {"curves", [](M& m) -> std::string& { return m.curves; }},
+          {"op_times", [](M& m) -> std::string& { return m.op_times; }},
           {"context_gb", [](M& m) -> double& { return m.context_gb; }, from_zero},
           {"library_gb", [](M& m) -> double& { return m.library_gb; }, from_zero},
       });
@@ -62,13 +68,14 @@ double Machine::peak_tflops(DType dtype) const {
 //
 // matmul_efficiency of A100 and H100 is fitted on a fifth of 1,500 measured bf16 matmuls each
 // (aiconfigurator at 095f58a); with the round figures for memory and launches the rest is met to
-// 7.0 % and 5.0 % mean where all sides are 1,024 or more. Other machines have round figures.
-// attention_efficiency: what FlashAttention-2 reaches on A100 (Dao, 2023: 0.5 to 0.73), 2 and 3 on
-// H100 (Shah et al., 2024: 0.35 to 0.75); 0.7 on B200 and its kin was chosen looking at its
-// published steps. Latencies: NCCL's tuning constants per
-// NVLink hop and net hop. nic_efficiency: 92 % of the wire, what InfiniBand carries as data. Host:
-// PCIe, one direction, and a round latency. Context and library buffers: 1.3 to 1.6 GB together as
-// nvidia-smi shows them (BigScience's chronicles, 2022).
+// 7.0 % and 5.0 % mean where all sides are 1,024 or more. Those of B200, B300 and their kin in
+// NVL72 are fitted together with stack megatron-bridge on the same rows. Other machines have round
+// figures. attention_efficiency: what FlashAttention-2 reaches on A100 (Dao, 2023: 0.5 to 0.73), 2
+// and 3 on H100 (Shah et al., 2024: 0.35 to 0.75); 0.7 on B200 and its kin was chosen looking at
+// its published steps. Latencies: NCCL's tuning constants per NVLink hop and net hop.
+// nic_efficiency: 92 % of the wire, what InfiniBand carries as data. Host: PCIe, one direction, and
+// a round latency. Context and library buffers: 1.3 to 1.6 GB together as nvidia-smi shows them
+// (BigScience's chronicles, 2022).
 const std::vector<Machine>& machines() {
   static const std::vector<Machine> table = {
       {.name = "cpu",
@@ -262,7 +269,7 @@ const std::vector<Machine>& machines() {
        .fp64_tflops = 37,
        .bf16_tflops = 2250,
        .fp8_tflops = 4500,
-       .matmul_efficiency = 0.75,
+       .matmul_efficiency = 0.613,
        .attention_efficiency = 0.7,
        .memory_gb_per_s = 8000,
        .memory_efficiency = 0.85,
@@ -282,7 +289,7 @@ const std::vector<Machine>& machines() {
        .fp64_tflops = 1.2,
        .bf16_tflops = 2250,
        .fp8_tflops = 4500,
-       .matmul_efficiency = 0.75,
+       .matmul_efficiency = 0.754,
        .attention_efficiency = 0.7,
        .memory_gb_per_s = 8000,
        .memory_efficiency = 0.85,
@@ -302,7 +309,7 @@ const std::vector<Machine>& machines() {
        .fp64_tflops = 40,
        .bf16_tflops = 2500,
        .fp8_tflops = 5000,
-       .matmul_efficiency = 0.7,
+       .matmul_efficiency = 0.613,
        .attention_efficiency = 0.7,
        .memory_gb_per_s = 8000,
        .memory_efficiency = 0.85,
@@ -322,7 +329,7 @@ const std::vector<Machine>& machines() {
        .fp64_tflops = 1.3,
        .bf16_tflops = 2500,
        .fp8_tflops = 5000,
-       .matmul_efficiency = 0.7,
+       .matmul_efficiency = 0.754,
        .attention_efficiency = 0.7,
        .memory_gb_per_s = 8000,
        .memory_efficiency = 0.85,
@@ -386,20 +393,53 @@ Machine find_machine(std::string_view name) {
 
 void set_field(Machine& machine, std::string_view field, std::string_view value) {
   fields().set_text(machine, field, value);
-  // Measured times are of the links that the machine had.
-  if (field.ends_with("link_gb_per_s") || field.ends_with("link_latency_us"))
+  // Measured times are of the links and the device that the machine had.
+  const auto is_one_of = [&](std::initializer_list<std::string_view> ends) {
+    return std::any_of(ends.begin(), ends.end(),
+                       [&](std::string_view end) { return field.ends_with(end); });
+  };
+  if (is_one_of({"link_gb_per_s", "link_latency_us"}) ||
+      (machine.curves == "measured" &&
+       is_one_of({"nic_gb_per_s", "nic_latency_us", "nics_per_node", "nic_efficiency"})))
     machine.curves = "none";
+  if (is_one_of({"_tflops", "matmul_efficiency", "attention_efficiency", "memory_gb_per_s",
+                 "memory_efficiency", "launch_us"}))
+    machine.op_times = "none";
 }
 
 void check_machine(const Machine& machine) {
   fields().check(machine);
-  curve_seconds(machine.curves, CollectiveKind::all_reduce, 2, 1);  // refuses what is not known
+  if (machine.curves == "measured") {
+    require(!machine.measured.curves.empty(),
+            "machine.curves=measured: this machine has no measured_curves; give a file that "
+            "'meshbench fit' wrote, or the name of a set");
+  } else if (machine.curves != "none") {
+    find_curves(machine.curves);
+  }
+  require(machine.op_times == "none" || machine.op_times == "measured",
+          "machine.op_times=", machine.op_times, ": give measured or none");
+  require(
+      machine.op_times == "none" || !machine.measured.ops.empty(),
+      "machine.op_times=measured: this machine has no measured_ops; give a file that 'meshbench "
+      "fit' wrote");
+  require(is_algorithm(machine.algorithm), "machine.algorithm=", machine.algorithm,
+          ": give auto, ring or tree");
+  require(is_protocol(machine.protocol), "machine.protocol=", machine.protocol,
+          ": give auto, ll, ll128 or simple");
 }
 
-std::string to_json(const Machine& machine) { return fields().to_json(machine).dump(2); }
+std::string to_json(const Machine& machine) {
+  auto json = fields().to_json(machine);
+  add_measured(json, machine.measured);
+  return json.dump(2);
+}
 
 Machine machine_from_json(std::string_view text, std::string_view origin) {
-  Machine machine = fields().from_json(text, origin, "meshbench machines NAME");
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return fields().from_json(text, origin, "meshbench machines NAME");
+  Measurements measured = take_measured(json, origin);
+  Machine machine = fields().from_json(json.dump(), origin, "meshbench machines NAME");
+  machine.measured = std::move(measured);
   check_machine(machine);
   return machine;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/cost/measured.h"
 #include "workloads/base/dtype.h"
 
 namespace mb {
@@ -34,9 +35,15 @@ struct Machine {
   int nodes = 0;                // that there are; 0: as many as a mesh asks for
   int nodes_per_leaf = 0;       // that share a leaf switch; 0: all
   double oversubscription = 1;  // of what leaves a leaf: rates of ports below over those above
-  std::string curves = "none";  // measured times of collectives within a node, see curves.h
-  double context_gb = 0;        // of memory that the driver and its context take
-  double library_gb = 0;        // buffers of collectives and workspaces of matmuls
+  // Between nodes, as NCCL_ALGO and NCCL_PROTO would have it: "ring" or "tree", and "ll", "ll128"
+  // or "simple"; "auto": what is fastest, which is what NCCL chooses by.
+  std::string algorithm = "auto", protocol = "auto";
+  // Measured times of collectives: a set of curves.h, within a node; "measured": those below.
+  std::string curves = "none";
+  std::string op_times = "none";  // of operations: "measured", those below, in the model's place
+  double context_gb = 0;          // of memory that the driver and its context take
+  double library_gb = 0;          // buffers of collectives and workspaces of matmuls
+  Measurements measured;          // what `meshbench fit` found
   bool operator==(const Machine&) const = default;
 
   double peak_tflops(DType dtype) const;

@@ -5,24 +5,13 @@
 #include <cmath>
 #include <set>
 
+#include "parallel/comm/steps.h"
 #include "parallel/cost/collective_cost.h"
 #include "parallel/cost/curves.h"
+#include "parallel/cost/protocols.h"
 
 namespace mb {
 namespace {
-
-// Protocols of NCCL: latency of a hop as a share of that of Simple, which machines give, and the
-// share of the bandwidth that carries data. From the table of hop latencies in its tuning.cc (us,
-// LL, LL128, Simple: net ring 2.7, 4.0, 14; net tree 5.0, 8.5, 14; NVLink 0.6, 1.9, 3.4; before the
-// first hop 6.6, 14, 8.4).
-struct Protocol {
-  double net_ring, net_tree, link, bandwidth, base_us;
-};
-constexpr std::array<Protocol, 3> kProtocols = {{
-    {2.7 / 14, 5.0 / 14, 0.6 / 3.4, 0.5, 6.6},         // LL: a flag with every 4 bytes
-    {4.0 / 14, 8.5 / 14, 1.9 / 3.4, 120.0 / 128, 14},  // LL128: 8 of 128 bytes
-    {1, 1, 1, 1, 8.4},
-}};
 
 int phases_of(CollectiveKind kind) { return kind == CollectiveKind::all_reduce ? 2 : 1; }
 
@@ -49,12 +38,16 @@ double between_nodes(CollectiveKind kind, double bytes, const GroupSpread& sprea
   const double wire = phases * (n - 1) / n * bytes /
                       std::min(nic, spread.on_a_node > 1 ? machine.intra.gb_per_s * 1e9 : nic);
   double best = INFINITY;
-  for (const Protocol& p : kProtocols) {
+  // NCCL has trees for all-reduces alone, and forces nothing on the others.
+  const bool tree_only = machine.algorithm == "tree" && kind == CollectiveKind::all_reduce;
+  for (const Protocol& p : protocols()) {
+    if (machine.protocol != "auto" && machine.protocol != p.name) continue;
     const double net = machine.inter.latency_us * 1e-6, link = machine.intra.latency_us * 1e-6;
     const double base = 1e-6 * p.base_us;
     const double ring =
         base + phases * ((nodes - 1) * net * p.net_ring + (n - nodes) * link * p.link);
-    best = std::min(best, ring + wire / p.bandwidth);
+    if (!tree_only) best = std::min(best, ring + wire / p.bandwidth);
+    if (machine.algorithm == "ring") continue;
     if (kind != CollectiveKind::all_reduce) continue;
     const double tree = base + 2 * (std::ceil(std::log2(nodes)) * net * p.net_tree +
                                     (n / nodes - 1) * link * p.link);
@@ -66,11 +59,19 @@ double between_nodes(CollectiveKind kind, double bytes, const GroupSpread& sprea
 }  // namespace
 
 GroupSpread spread_of(const Mesh& mesh, Group group, const Machine& machine) {
+  std::vector<std::vector<int>> groups = mesh.groups(group);
+  for (std::vector<int>& members : groups) {
+    for (int& member : members) member = mesh.node_of(member);
+  }
+  return spread_of(groups, machine);
+}
+
+GroupSpread spread_of(const std::vector<std::vector<int>>& groups, const Machine& machine) {
   GroupSpread spread;
   std::map<int, int> crossing;  // groups that leave it, by node
-  for (const std::vector<int>& members : mesh.groups(group)) {
+  for (const std::vector<int>& members : groups) {
     std::map<int, int> on;
-    for (const int rank : members) ++on[mesh.node_of(rank)];
+    for (const int node : members) ++on[node];
     spread.ranks = std::max(spread.ranks, static_cast<int>(members.size()));
     spread.nodes = std::max(spread.nodes, static_cast<int>(on.size()));
     std::set<int> leaves;
@@ -96,10 +97,32 @@ double nic_share_gb_per_s(const GroupSpread& spread, const Machine& machine) {
 double group_seconds(CollectiveKind kind, std::int64_t bytes, const GroupSpread& spread,
                      const Machine& machine) {
   if (spread.ranks < 2) return 0;
-  if (spread.nodes > 1) return between_nodes(kind, static_cast<double>(bytes), spread, machine);
-  if (const auto measured = curve_seconds(machine.curves, kind, spread.ranks, bytes))
+  const bool own = machine.curves == "measured";
+  if (spread.nodes > 1) {
+    const auto size = static_cast<double>(bytes);
+    if (own && spread.groups_on_a_node == 1 && !spread.crosses_leaves) {
+      if (const auto measured =
+              measured_between_nodes(machine.measured, kind, spread.ranks, spread.nodes, size))
+        return *measured;
+    }
+    return between_nodes(kind, size, spread, machine);
+  }
+  if (const auto measured = own ? curve_seconds(machine.measured.curves, kind, spread.ranks, bytes)
+                                : curve_seconds(machine.curves, kind, spread.ranks, bytes))
     return *measured;
   return collective_seconds(kind, bytes, spread.ranks, machine.intra);
+}
+
+double group_seconds(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
+                     std::span<const int> nodes, const GroupSpread& spread,
+                     const Machine& machine) {
+  if (!has_steps(kind, algorithm)) return group_seconds(kind, bytes, spread, machine);
+  GroupSpread member = spread, node = spread;
+  member.on_a_node = 1, node.on_a_node = std::max(machine.ranks_per_node, machine.nics_per_node);
+  const Link inter{.latency_us = machine.inter.latency_us,
+                   .gb_per_s = nic_share_gb_per_s(member, machine)};
+  return collective_seconds(kind, algorithm, bytes, nodes, machine.intra, inter,
+                            nic_share_gb_per_s(node, machine));
 }
 
 Network::Network(const Mesh& mesh, const Machine& machine)

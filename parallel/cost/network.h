@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "parallel/comm/collective.h"
@@ -20,6 +21,8 @@ struct GroupSpread {
   bool crosses_leaves = false;
 };
 GroupSpread spread_of(const Mesh& mesh, Group group, const Machine& machine);
+// Of groups that are at it at once, each as the nodes of its members.
+GroupSpread spread_of(const std::vector<std::vector<int>>& groups, const Machine& machine);
 
 // What one member's ring, or its message, gets of the NICs of its node: an equal share of all,
 // and no more than its members can drive. 1e9 bytes per second, one direction.
@@ -32,6 +35,11 @@ double nic_share_gb_per_s(const GroupSpread& spread, const Machine& machine);
 //   (n / N - 1) link).
 double group_seconds(CollectiveKind kind, std::int64_t bytes, const GroupSpread& spread,
                      const Machine& machine);
+
+// The same by a given algorithm, for a group on `nodes`: the rounds of its steps over links and
+// NICs (collective_cost.h). By own and native, and kinds that the algorithm lacks, as above.
+double group_seconds(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
+                     std::span<const int> nodes, const GroupSpread& spread, const Machine& machine);
 
 class Network {
  public:

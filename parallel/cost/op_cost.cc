@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "parallel/cost/eager_kernels.h"
+
 namespace mb {
 namespace {
 
@@ -9,82 +11,29 @@ namespace {
 // four (Dao et al., 2022, section 3.1).
 constexpr double kScoresAgain = 5.0 / 4;
 
-// Sizes of attention over whole sequences, forward or backward.
-struct Scores {
-  double rows, head_dim, keys;  // batch * heads * sequence, ..., sequence
-  double heads_of_kv;           // of keys and values, as a share of the queries'
-  double size;                  // of an element
-  double matrix() const { return rows * keys * size; }
-  double vectors() const { return rows * head_dim * size; }
-};
-
-Scores scores_of(const auto& op, DType dtype) {
-  const auto of = [](auto n) { return static_cast<double>(n); };
-  return {.rows = of(op.batch) * of(op.heads) * of(op.sequence),
-          .head_dim = of(op.head_dim),
-          .keys = of(op.sequence),
-          .heads_of_kv = of(op.kv_heads) / of(op.heads),
-          .size = of(size_of(dtype))};
-}
-
-Kernel product_of(const Scores& s) {  // scores, or what they weigh, and the like of a gradient
-  return {Kernel::Unit::matmul, 2 * s.rows * s.keys * s.head_dim,
-          s.matrix() + s.vectors() * (1 + s.heads_of_kv)};
-}
-Kernel pass_over(double bytes) { return {Kernel::Unit::memory, 0, bytes}; }
-
-// Softmax with scale and mask. Megatron-LM's kernel takes four rows of batch * heads at a time;
-// where they do not divide, PyTorch's own operations run, in fp32: cast, scale, mask, softmax,
-// cast.
-void add_softmax(std::vector<Kernel>& kernels, const auto& op, const Scores& s, double passes) {
-  if (op.batch * op.heads % 4 == 0) return kernels.push_back(pass_over(passes * s.matrix()));
-  const double wide = s.rows * s.keys * sizeof(float);
-  kernels.push_back(pass_over(s.matrix() + wide));
-  for (int k = 0; k < 2; ++k) kernels.push_back(pass_over(2 * wide));
-  kernels.push_back(pass_over(passes * wide));
-  kernels.push_back(pass_over(s.matrix() + wide));
-}
-
-// Megatron-LM's CoreAttention of 2021 and 2022: scores, softmax with scale and mask, dropout with a
-// mask of a byte, product with the values, transposition of what comes out.
-std::vector<Kernel> unfused(const Attention& op, DType dtype) {
-  const Scores s = scores_of(op, dtype);
-  std::vector<Kernel> kernels = {product_of(s)};
-  add_softmax(kernels, op, s, 2);
-  if (op.dropout.probability > 0) kernels.push_back(pass_over(s.matrix() * (2 + 1 / s.size)));
-  kernels.push_back(product_of(s));
-  kernels.push_back(pass_over(2 * s.vectors()));
-  return kernels;
-}
-std::vector<Kernel> unfused(const AttentionGradient& op, DType dtype) {
-  const Scores s = scores_of(op, dtype);
-  std::vector<Kernel> kernels = {pass_over(2 * s.vectors()), product_of(s), product_of(s)};
-  if (op.dropout.probability > 0) kernels.push_back(pass_over(s.matrix() * (2 + 1 / s.size)));
-  add_softmax(kernels, op, s, 3);
-  kernels.push_back(product_of(s));
-  kernels.push_back(product_of(s));
-  kernels.push_back(pass_over(2 * s.vectors() * (1 + 2 * s.heads_of_kv)));
-  return kernels;
-}
-
 }  // namespace
 
 std::vector<Kernel> kernels_of(const Op& op, const Stack& stack) {
   const double work = flops(op), bytes = bytes_moved(op);
-  if (const auto* forward = std::get_if<Attention>(&op.kind)) {
-    if (!stack.fused_attention) return unfused(*forward, op.dtype);
-    return {{Kernel::Unit::attention, work, bytes}};
+  if (!stack.fused_attention && is_attention(op)) return unfused_attention(op);
+  if (stack.eager) {
+    if (std::vector<Kernel> several = eager_kernels(op); !several.empty()) return several;
   }
-  if (const auto* backward = std::get_if<AttentionGradient>(&op.kind)) {
-    if (!stack.fused_attention) return unfused(*backward, op.dtype);
-    return {{Kernel::Unit::attention, kScoresAgain * work, bytes}};
-  }
-  if (std::holds_alternative<RingAttention>(op.kind))
+  if (std::holds_alternative<Attention>(op.kind) || std::holds_alternative<RingAttention>(op.kind))
     return {{Kernel::Unit::attention, work, bytes}};
-  if (std::holds_alternative<RingAttentionGradient>(op.kind))
+  if (std::holds_alternative<AttentionGradient>(op.kind) ||
+      std::holds_alternative<RingAttentionGradient>(op.kind))
     return {{Kernel::Unit::attention, kScoresAgain * work, bytes}};
-  const bool matmul =
-      std::holds_alternative<Matmul>(op.kind) || std::holds_alternative<ExpertMatmul>(op.kind);
+  if (const auto* matmul = std::get_if<Matmul>(&op.kind)) {
+    std::vector<Kernel> kernels = {{Kernel::Unit::matmul, work, bytes}};
+    // What came out of the operation before is rounded to fp8, once as it lies and once transposed,
+    // for the gradient of the weight, which finds both operands rounded. Weights are once a step.
+    if (stack.fp8_matmul && size_of(op.dtype) == 2 && !matmul->to_main)
+      kernels.insert(kernels.begin(),
+                     {Kernel::Unit::memory, 0, 4.0 * static_cast<double>(matmul->m * matmul->k)});
+    return kernels;
+  }
+  const bool matmul = std::holds_alternative<ExpertMatmul>(op.kind);
   return {{matmul ? Kernel::Unit::matmul : Kernel::Unit::memory, work, bytes}};
 }
 

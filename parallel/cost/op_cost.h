@@ -3,20 +3,15 @@
 
 #include <vector>
 
+#include "parallel/cost/kernel.h"
 #include "parallel/cost/machine.h"
 #include "parallel/cost/stack.h"
 #include "workloads/ops/op.h"
 
 namespace mb {
 
-struct Kernel {
-  enum class Unit : std::uint8_t { matmul, attention, memory };
-  Unit unit = Unit::memory;
-  double flops = 0, bytes = 0;
-};
-
-// In the order in which a stack launches them. Most operations are one kernel; attention by the
-// unfused kernels of Megatron-LM is five, with dropout six, and its gradient as many more.
+// In the order in which a stack launches them. Most operations are one kernel; those that stacks
+// without fusion have more of are in eager_kernels.h.
 std::vector<Kernel> kernels_of(const Op& op, const Stack& stack);
 
 // launch + max(flops / (peak * efficiency), bytes / (bandwidth * efficiency)) of a kernel.

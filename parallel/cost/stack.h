@@ -13,6 +13,13 @@ struct Stack {
   // One kernel that never writes the scores (Dao et al., FlashAttention, 2022); else two batched
   // matmuls, and softmax and dropout over scores in memory, of which causality saves no half.
   bool fused_attention = true;
+  // Autograd's kernels one by one (eager_kernels.h), as PyTorch 1 ran them: a kernel for each
+  // gradient that is added to, three for a norm's backward, the loss in fp32 by six.
+  bool eager = false;
+  // Between stages every tensor rank sends its part of what all of them hold, and the receivers
+  // gather it (Narayanan et al., SC 2021, section 4.1); without sequence parallelism alone, under
+  // which nobody holds more than a part.
+  bool scatter_sends = false;
   // Parameters and what they multiply; attention and all else stay as dtype= says.
   bool fp8_matmul = false;
   // The host waits for every collective that computation follows, as it does for messages.
@@ -29,6 +36,9 @@ struct Stack {
   double host_us = 0;        // that the host takes to launch a kernel; it runs ahead of the device
   double log_sigma = 0;      // spread of measured / predicted of the rows fitted on; 0: not known
   std::string source;        // of the constants, and the rows that they were fitted on
+  // Where these rows were measured: the machine, "" if that is not known, and the most nodes.
+  std::string fitted_machine;
+  int fitted_nodes = 0;
   bool operator==(const Stack&) const = default;
 };
 

@@ -8,7 +8,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -16,128 +15,17 @@
 
 #include "parallel/device/cuda_events.h"
 #include "parallel/device/cuda_graph.h"
-#include "parallel/device/worker_stream.h"
+#include "parallel/device/cuda_stream.h"
+#include "parallel/device/pinned_memory.h"
 #include "parallel/plan/plan.h"
 #include "workloads/base/cuda_check.h"
 #include "workloads/base/cuda_memory.h"
 #include "workloads/base/mutation.h"
-#include "workloads/base/units.h"
 #include "workloads/ops/cuda_ops.h"
+#include "workloads/ops/fused_attention.h"
 
 namespace mb {
 namespace {
-
-class PinnedMemory {
- public:
-  explicit PinnedMemory(std::size_t bytes) {
-    const cudaError_t error = cudaHostAlloc(&at_, bytes, cudaHostAllocDefault);
-    if (error == cudaErrorMemoryAllocation)
-      throw OutOfMemory(cat("this host has no ", format_bytes(static_cast<double>(bytes)),
-                            " left that it can pin; give offload=none or a smaller model"),
-                        static_cast<std::int64_t>(bytes), 0);
-    check(error, "cudaHostAlloc");
-    bytes_ = bytes;
-  }
-  ~PinnedMemory() { cudaFreeHost(at_); }
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(const PinnedMemory&) = delete;
-  void* at() const { return at_; }
-  bool holds(const void* data) const {
-    return data >= at_ && data < static_cast<const std::byte*>(at_) + bytes_;
-  }
-
- private:
-  void* at_ = nullptr;
-  std::size_t bytes_ = 0;
-};
-
-// What a stream has to tell others: whether it has come to an event.
-struct Awaited {
-  std::int64_t ticket;
-  cudaEvent_t event;
-};
-
-class CudaStream {
- public:
-  CudaStream(const CudaOptions& options, int priority, const std::string& name, Failure& failure)
-      : worker(name, failure,
-               [device = options.device] { check(cudaSetDevice(device), "cudaSetDevice"); }),
-        tf32_(options.tf32) {
-    check(cudaStreamCreateWithPriority(&native, cudaStreamNonBlocking, priority),
-          "cudaStreamCreateWithPriority");
-  }
-  ~CudaStream() {
-    ops_.reset();
-    if (native) cudaStreamDestroy(native);
-  }
-  CudaStream(const CudaStream&) = delete;
-  CudaStream& operator=(const CudaStream&) = delete;
-
-  cuda::StreamOps& ops() {
-    if (!ops_) ops_ = std::make_unique<cuda::StreamOps>(native, tf32_);
-    return *ops_;
-  }
-  void rethrow() {
-    if (ops_) ops_->rethrow();
-  }
-
-  cudaStream_t native = nullptr;
-  WorkerStream worker;
-  EventPool marks{cudaEventDefault};  // of the worker's thread
-
-  // --- for the thread that submits ---
-
-  // The event of a ticket that will be waited for.
-  cudaEvent_t event_for(std::int64_t ticket) {
-    const std::lock_guard lock(mutex_);
-    awaited_.push_back({ticket, events_.take()});
-    return awaited_.back().event;
-  }
-  // The last ticket before this step.
-  std::int64_t earlier() const { return earlier_; }
-  // nullptr where the ticket was of an earlier step. Throws Error where nobody was to wait for it.
-  cudaEvent_t event_of(std::int64_t ticket) {
-    const std::lock_guard lock(mutex_);
-    if (ticket <= earlier_) return nullptr;
-    const auto at = std::lower_bound(
-        awaited_.begin(), awaited_.end(), ticket,
-        [](const Awaited& known, std::int64_t wanted) { return known.ticket < wanted; });
-    require(at != awaited_.end() && at->ticket == ticket, "ticket ", ticket,
-            " was submitted as one that nobody waits for");
-    return at->event;
-  }
-  // All is done: a new step may use the events again. Those that are to be `captured` are points of
-  // a graph and cannot be asked whether they have passed.
-  void reuse_events(bool captured) {
-    const std::lock_guard lock(mutex_);
-    before_ += static_cast<std::int64_t>(awaited_.size());
-    seen_ = 0;
-    captured_ = captured;
-    awaited_.clear();
-    events_.reuse();
-    earlier_ = worker.submitted();
-  }
-  // How many events have passed.
-  std::int64_t passed() {
-    const std::lock_guard lock(mutex_);
-    while (!captured_ && seen_ < awaited_.size() &&
-           worker.progress().passed(awaited_[seen_].ticket) &&
-           cudaEventQuery(awaited_[seen_].event) == cudaSuccess)
-      ++seen_;
-    return before_ + static_cast<std::int64_t>(seen_);
-  }
-
- private:
-  const bool tf32_;
-  std::unique_ptr<cuda::StreamOps> ops_;
-  std::mutex mutex_;
-  std::int64_t earlier_ = 0;                  // of the thread that submits
-  EventPool events_{cudaEventDisableTiming};  // this and what follows: guarded by mutex_
-  std::vector<Awaited> awaited_;              // in this step, by ticket
-  std::size_t seen_ = 0;                      // of those, have passed
-  std::int64_t before_ = 0;                   // in earlier steps
-  bool captured_ = false;
-};
 
 // A time of the device on the host's clock.
 struct Reference {
@@ -463,6 +351,11 @@ std::vector<CudaFacts> cuda_facts() {
                    static_cast<std::int64_t>(total - free), allocated});
   }
   return all;
+}
+
+std::vector<std::string> cuda_attention() {
+  const std::set<std::string> backends = cuda::attention_backends();
+  return {backends.begin(), backends.end()};
 }
 
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options, int streams,

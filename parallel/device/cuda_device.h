@@ -25,9 +25,14 @@ struct CudaFacts {
 // Of each device of cuda_devices() that has ranks of this process. Throws Error as that does.
 std::vector<CudaFacts> cuda_facts();
 
+// What attention of this process's ranks has run on, or been prepared for: "cuDNN 9.19.0", "tiles
+// of products: ..." with the reason.
+std::vector<std::string> cuda_attention();
+
 struct CudaOptions {
   int device = 0;
-  bool tf32 = false;  // products of fp32 may round operands to ten bits of mantissa
+  bool tf32 = false;            // products of fp32 may round operands to ten bits of mantissa
+  bool fused_attention = true;  // by cuDNN where it has kernels, else as tiles of products
   // Steps but the first run as one CUDA graph each: nothing in them may call Device::finish(), and
   // passed() tells of them once they are done.
   bool graph = false;

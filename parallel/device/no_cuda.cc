@@ -13,6 +13,7 @@ namespace {
 
 int cuda_devices() { refuse(); }
 std::vector<CudaFacts> cuda_facts() { refuse(); }
+std::vector<std::string> cuda_attention() { refuse(); }
 std::unique_ptr<Device> make_cuda_device(const CudaOptions&, int, const std::string&) { refuse(); }
 
 }  // namespace mb

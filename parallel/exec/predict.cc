@@ -17,6 +17,9 @@ constexpr double kEightyPercent = 1.2816;
 // Spread of a stack without measured rows: what shipped constants reach on stacks that they were
 // not fitted on.
 constexpr double kUnfitted = 0.15;
+// What else widens it, as standard deviations of the logarithm: constants of another machine (those
+// that one stack has on two machines differ by a tenth), and each doubling of the nodes.
+constexpr double kOtherMachine = 0.1, kDoublingOfNodes = 0.03;
 
 struct Walked {
   double step_s = 0, compute_s = 0;
@@ -40,6 +43,8 @@ Walked walk(const Plan& plan, const Machine& machine, const Stack& stack) {
   return walked;
 }
 
+}  // namespace
+
 StepMemory memory_of(const Plan& plan, const Machine& machine) {
   constexpr std::int64_t kSegment = 2 << 20, kBlock = 512;
   StepMemory most;
@@ -58,18 +63,45 @@ StepMemory memory_of(const Plan& plan, const Machine& machine) {
   return most;
 }
 
-}  // namespace
+StepMemory memory_of_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
+                          const Machine& machine) {
+  StepOptions some = options;
+  some.micro_batches = rounds_of(mesh, options).walked;
+  return memory_of(plan_step(model, mesh, some), machine);
+}
 
-StepInterval interval_of(double step_s, const Stack& stack) {
+StepInterval interval_of(double step_s, const Mesh& mesh, const Machine& machine,
+                         const Stack& stack) {
   StepInterval interval;
-  double sigma = stack.log_sigma;
-  if (sigma == 0) {
-    sigma = kUnfitted;
-    interval.extrapolated.push_back(cat("stack=", stack.name, " has no measured rows"));
-  }
+  double variance = stack.log_sigma * stack.log_sigma;
+  const auto widen = [&](double sigma, std::string reason) {
+    variance += sigma * sigma;
+    interval.extrapolated.push_back(std::move(reason));
+  };
+  if (stack.log_sigma == 0) widen(kUnfitted, cat("stack=", stack.name, " has no measured rows"));
+  if (!stack.fitted_machine.empty() && stack.fitted_machine != machine.name)
+    widen(kOtherMachine, cat("stack=", stack.name, " was measured on ", stack.fitted_machine,
+                             ", not on ", machine.name));
+  const int nodes = mesh.node_of(mesh.world() - 1) + 1;
+  if (stack.fitted_nodes > 0 && nodes > stack.fitted_nodes)
+    widen(kDoublingOfNodes * std::log2(1.0 * nodes / stack.fitted_nodes),
+          cat(nodes, " nodes, where stack=", stack.name, " was measured on at most ",
+              stack.fitted_nodes));
+  const double sigma = std::sqrt(variance);
   interval.low_s = step_s * std::exp(-kEightyPercent * sigma);
   interval.high_s = step_s * std::exp(kEightyPercent * sigma);
   return interval;
+}
+
+std::vector<std::string> not_modelled(const ModelConfig& model, const Mesh& mesh,
+                                      const StepOptions& options) {
+  std::vector<std::string> missing = {"clocks by load and heat", "kernels chosen by shape"};
+  if (mesh.world() > 1) missing.emplace_back("jitter and stragglers between ranks");
+  if (mesh.size(Axis::dp) > 1 &&
+      (options.overlap.reduce || (options.zero && options.overlap.gather)))
+    missing.emplace_back("what overlapped communication takes from computation");
+  if (model.experts > 1) missing.emplace_back("uneven loads of experts");
+  return missing;
 }
 
 Rounds rounds_of(const Mesh& mesh, const StepOptions& options) {
@@ -89,7 +121,9 @@ Prediction predict(const ModelConfig& model, const Mesh& mesh, const StepOptions
   some.micro_batches = rounds.walked;
   const Plan plan = plan_step(model, mesh, some);
   Walked walked = walk(plan, machine, stack);
-  Prediction p{.memory = memory_of(plan, machine), .simulated_micro_batches = rounds.walked};
+  Prediction p{.memory = memory_of(plan, machine),
+               .simulated_micro_batches = rounds.walked,
+               .ops = op_coverage(plan, machine)};
   if (rounds.walked < options.micro_batches) {
     some.micro_batches -= rounds.round;
     const Walked before = walk(plan_step(model, mesh, some), machine, stack);
@@ -99,7 +133,8 @@ Prediction predict(const ModelConfig& model, const Mesh& mesh, const StepOptions
   }
   p.step_s = walked.step_s;
   p.busiest_compute_s = walked.compute_s;
-  p.interval = interval_of(p.step_s, stack);
+  p.interval = interval_of(p.step_s, mesh, machine, stack);
+  p.not_modelled = not_modelled(model, mesh, options);
   return p;
 }
 

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "parallel/cost/cost.h"
 #include "parallel/cost/machine.h"
 #include "parallel/cost/stack.h"
 #include "parallel/mesh/mesh.h"
+#include "parallel/plan/plan.h"
 #include "parallel/strategy/strategy.h"
 #include "workloads/model/config.h"
 
@@ -22,20 +24,31 @@ struct StepMemory {                // of the rank that has most, bytes
   std::int64_t total() const { return planned + rounding + fragmentation + library + context; }
 };
 
+StepMemory memory_of(const Plan& plan, const Machine& machine);
+// Of as many micro-batches as it takes to fill the pipeline: more live in the same memory.
+StepMemory memory_of_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
+                          const Machine& machine);
+
 // 80 % of measured steps lie between; with the reasons why that is wider than for the rows that the
-// stack's constants were fitted on.
+// stack's constants were fitted on: another machine, more nodes, none at all.
 struct StepInterval {
   double low_s = 0, high_s = 0;
   std::vector<std::string> extrapolated;
 };
-StepInterval interval_of(double step_s, const Stack& stack);
+StepInterval interval_of(double step_s, const Mesh& mesh, const Machine& machine,
+                         const Stack& stack);
+// What such a step does on hardware and virtual time does not know.
+std::vector<std::string> not_modelled(const ModelConfig& model, const Mesh& mesh,
+                                      const StepOptions& options);
 
 struct Prediction {
   double step_s = 0;
   StepInterval interval;
+  std::vector<std::string> not_modelled;
   double busiest_compute_s = 0;  // of the stage that computes most
   StepMemory memory;
   int simulated_micro_batches = 0;  // the others take as long as the last of these
+  OpCoverage ops;
 };
 
 // More micro-batches than it takes the pipeline to settle are not walked one by one: each round of

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import difflib
 import functools
+import io
 import json
 import lzma
 import math
@@ -96,11 +97,21 @@ def _read(file):
     return (lzma.decompress(data) if file.suffix == ".xz" else data).decode("utf-8")
 
 
+def _results_of(sweep):
+    """The results in the folder of a sweep, in its order; those of other sweeps or builds behind."""
+    try:
+        cases = json.loads((sweep / "plan.json").read_text(encoding="utf-8"))["cases"]
+        place = {case["key"]: number for number, case in enumerate(cases)}
+    except (OSError, ValueError, KeyError, TypeError):
+        place = {}
+    return sorted((sweep / "results").rglob("*.json"), key=lambda file: (place.get(file.stem, len(place)), file))
+
+
 def files_of(path):
     """The files of rows that a path stands for, sorted."""
     path = pathlib.Path(path)
     if (path / "plan.json").is_file() and (path / "results").is_dir():
-        path = path / "results"
+        return _results_of(path)
     if path.is_dir():
         return sorted(f for f in path.rglob("*") if _form(f) in (".json", ".jsonl", ".csv"))
     if not path.exists():
@@ -298,6 +309,21 @@ def coll_table(rows):
     return _table(COLL_COLUMNS, map(_coll_cells, rows))
 
 
+def csv_table(columns, lines):
+    """The same cells for a spreadsheet: no thousands separators, nothing where there is no number."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(
+        [columns, *([re.sub(r"(?<=\d),(?=\d{3})", "", cell) if cell != "-" else "" for cell in line] for line in lines)])
+    return out.getvalue().rstrip("\n")
+
+
+def markdown_table(columns, lines):
+    def cells(line):
+        return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in line) + " |"
+
+    return "\n".join([cells(columns), "|" + " --- |" * len(columns), *map(cells, lines)])
+
+
 def _table(columns, lines):
     cells = [list(columns), *lines]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
@@ -312,12 +338,16 @@ def main(argv=None):
         epilog="Examples:\n"
                "  mb rows results/quickstart/rows\n"
                "  mb rows results/quickstart/rows --where schedule=gpipe --json\n"
+               "  mb rows results/quickstart/rows --markdown\n"
                "Exit codes: 0 done; 2 wrong use; 4 no row, or one that cannot be read.",
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+", metavar="PATH")
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE",
                         help="only rows with this parameter; may be given several times")
-    parser.add_argument("--json", action="store_true", help="print the rows, one a line")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print the rows, one a line")
+    forms.add_argument("--csv", action="store_true", help="print the table as CSV")
+    forms.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     args = parser.parse_args(argv)
     rows = select(load(args.paths), args.where)
     if not rows:
@@ -326,6 +356,11 @@ def main(argv=None):
         print("\n".join(json.dumps(row) for row in rows))
         return 0
     steps, colls = ([row for row in rows if (row["suite"] == "coll") is is_coll] for is_coll in (False, True))
+    if args.csv or args.markdown:
+        form = csv_table if args.csv else markdown_table
+        told = [form(COLUMNS, map(_cells, steps))] if steps else []
+        print("\n\n".join([*told, *([form(COLL_COLUMNS, map(_coll_cells, colls))] if colls else [])]))
+        return 0
     parts = [f"{table(steps)}\n\n{NOTES}"] if steps else []
     parts += [f"{coll_table(colls)}\n\n{COLL_NOTES}"] if colls else []
     print("\n\n".join(parts))

@@ -62,7 +62,9 @@ else:
                         "tokens_per_s": metric(1e5)}},
            "memory": {{"classes": [{{"class": "parameter", "plan_bytes": 8, "measured_bytes": 8}}],
                       "total": {{"plan_bytes": 8, "measured_bytes": 2**30}}}},
-           "cuda": {{"devices": [{{"used_bytes": 2 * 2**30}}]}}}}
+           "cuda": {{"devices": [{{"used_bytes": 2 * 2**30}}], "attention": ["cuDNN 9.19.0"]}}}}
+    if (folder / "no_cudnn").exists():
+        row["cuda"]["attention"] = ["tiles of products: cuDNN is not there"]
     if "profile=cupti" in words:
         lost = 3 if (folder / "lost_records").exists() else 0
         row["profile"] = {{"cupti": {{"overhead": 0.02, "end_difference": {{"s": 5e-6}}, "records": {{
@@ -110,6 +112,14 @@ def test_all_parts_pass_and_say_what_they_saw(build):
                                           "device events'")
 
 
+def test_attention_has_to_be_cudnns(build):
+    (build / "bin" / "no_cudnn").write_text("")
+    done, parts = run(build)
+    assert done.returncode == 1
+    assert [name for name, part in parts.items() if part["status"] == "failed"] == ["attention"]
+    assert parts["attention"]["result"] == "cuDNN has not run it: tiles of products: cuDNN is not there"
+
+
 def test_lost_records_fail_the_tracing_part(build):
     (build / "bin" / "lost_records").write_text("")
     done, parts = run(build)
@@ -123,7 +133,8 @@ def test_a_part_that_fails_says_why_and_leaves_the_others_alone(build):
     (build / "bin" / "tests" / "gpu_mesh_oracle_test").unlink()
     done, parts = run(build, broken="gpu_bench fail\nzero=2 fail\ngraph=on garbage\ndoctor garbage\n")
     assert done.returncode == 1
-    assert {name for name, part in parts.items() if part["status"] == "ok"} == {"nccl", "steps", "memory", "tracing"}
+    assert {name for name, part in parts.items() if part["status"] == "ok"} == {"nccl", "steps", "memory", "attention",
+                                                                                  "tracing"}
     assert parts["peaks"]["result"] == "gpu_bench broke"
     assert parts["ranks"]["result"] == "1 of 15 failed: model=gpt-tiny mesh=dp2 zero=2: zero=2 broke"
     assert parts["operations"]["result"] == "1 of 6 failed: gpu_precision_test: 1 of 2 tests failed, first Suite.Also"

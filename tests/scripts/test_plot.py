@@ -152,11 +152,11 @@ def test_memory_has_the_capacity_of_a_simulated_device():
     ax, = memory.memory([row]).axes
     line = next(line for line in ax.lines if line.get_linestyle() == "--")
     assert line.get_xdata()[0] == pytest.approx(0.09e9 / MIB) and ax.get_xlim()[1] > 0.09e9 / MIB
-    assert "49.0 of 85.83" in texts(ax.figure) and "capacity of the device" in [
+    assert "49.0 of 85.8" in texts(ax.figure) and "capacity of the device" in [
         t.get_text() for t in ax.figure.legends[0].get_texts()]
     row["machine"]["memory_gb"] = 80  # too far away for a line
     ax, = memory.memory([row]).axes
-    assert not [line for line in ax.lines if line.get_linestyle() == "--"] and "of 7.6" in texts(ax.figure)
+    assert not [line for line in ax.lines if line.get_linestyle() == "--"] and "49.0 of 76,2" in texts(ax.figure)
 
 
 def test_memory_tells_how_far_a_measurement_is_off_its_plan():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mb.main import main
-from mb.published import cases, command, fit
+from mb.published import cases, command, fit, kernels
 from conftest import ROOT
 
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
@@ -35,10 +35,11 @@ def test_rows_become_cases(folder):
 
 
 def test_rows_that_cannot_be_cases_say_why():
-    row = dict.fromkeys(cases.WANTED, "1") | {"moe": "0", "confidence": "recalled", "framework": "", "source": "", "gpu": "H100"}
+    row = dict.fromkeys(cases.WANTED, "1") | {"moe": "0", "confidence": "recalled", "framework": "", "source": "", "gpu": "H100", "hidden": "64"}
     assert "recalled" in cases._why_not(row)
     row["confidence"] = "verified"
     assert cases._why_not(row) == ""
+    assert "head size" in cases._why_not(row | {"hidden": "108"})
     assert cases._why_not(row | {"mbs": ""}) == "not published: mbs"
     assert "mixture" in cases._why_not(row | {"moe": "1"})
     assert cases._why_not(row | {"gpu": "TPU v4"}) == "no machine for TPU v4"
@@ -65,6 +66,41 @@ def test_rows_to_fit_on_are_at_most_a_fifth_and_do_not_hang_on_what_was_measured
     for p in rows:
         p.measured_s = 2.0
     assert fit.chosen_rows(rows) == chosen
+
+
+def test_spread_is_conformal_from_ten_rows_on_and_leans_on_a_prior_below():
+    errors = [0.01 * k for k in range(1, 21)]
+    inside = 1.2816 * fit.spread(errors, 0)
+    assert sum(e < inside + 1e-9 for e in errors) == 17, "80 % of 21, the row to come among them"
+    assert fit.spread([], 0) == pytest.approx(fit.PRIOR_SIGMA)
+    assert fit.spread([0.0, 0.0], 2) == pytest.approx(fit.PRIOR_SIGMA), "as many constants as rows say nothing"
+    assert fit.spread([0.2] * 4, 0) == pytest.approx(((4 * 0.06**2 + 4 * 0.2**2) / 8) ** 0.5)
+
+
+def test_straight_curves_are_met_by_half_their_sizes(tmp_path):
+    with open(tmp_path / "nccl_curves.csv", "w") as file:
+        file.write("system,nccl,collective,n_gpus,bytes,time_us\n")
+        for k in range(9, 30):
+            file.write(f"x,2,all_reduce,8,{1 << k},{10 + (1 << k) / 1e5}\n")
+    errors = kernels.collectives(tmp_path)["x"]
+    assert len(errors) == 10
+    assert max(abs(e) for _, e in errors) < 1e-12
+    assert "| x | 10 | 0.0 | 0.0 |" in kernels.markdown(tmp_path)
+    assert kernels.markdown(tmp_path / "nothing") == ""
+
+
+def test_matmuls_of_three_constants_are_found_again(tmp_path):
+    peak, rate = kernels.PEAKS["a100"]
+    with open(tmp_path / "gemm_a100.csv", "w") as file:
+        file.write("device,dtype,m,n,k,time_us\n")
+        for m in (1024, 2048, 8192):
+            for n in (1024, 4096, 16384):
+                for k in (1024, 2048, 3072, 8192, 12288, 16384):
+                    time = 5e-6 + max(2 * m * n * k / (0.7 * peak), 2 * (m * k + k * n + m * n) / (0.8 * rate))
+                    file.write(f"a100,bfloat16,{m},{n},{k},{1e6 * time}\n")
+    found = kernels.matmuls(tmp_path)["a100"]
+    assert found["large_pct"] < 1
+    assert found["constants"][0] == pytest.approx(0.7, rel=0.02)
 
 
 def test_constants_were_fitted_on_at_most_a_fifth_of_what_is_kept():

@@ -1,6 +1,7 @@
 """What rows.py reads, refuses and prints."""
 
 import copy
+import csv
 import json
 import lzma
 
@@ -136,6 +137,19 @@ def test_main_prints_rows_and_says_what_is_missing(row_file, tmp_path, capsys):
     with pytest.raises(SystemExit) as usage:
         main(["rows"])
     assert usage.value.code == 2
+
+
+def test_tables_are_there_for_spreadsheets_and_for_markdown(row_file, capsys):
+    path = row_file([make_row("pp2"), make_row("dp2"), failed_row("crash", "a|b")])
+    assert rows.main([str(path), "--csv"]) == 0
+    columns, *lines = csv.reader(capsys.readouterr().out.splitlines())
+    assert columns == list(rows.COLUMNS) and [line[0] for line in lines][:2] == ["pp2", "dp2"]
+    assert float(lines[0][2]) > 1000 and lines[1][4] == ""  # tokens a second; a bubble of no pipeline
+    assert rows.main([str(path), "--markdown"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 5 and shown[1] == "|" + " --- |" * len(rows.COLUMNS)
+    with pytest.raises(SystemExit):
+        rows.main([str(path), "--csv", "--json"])
 
 
 def test_names_in_cells_that_read_as_numbers_stay_names():

@@ -80,12 +80,9 @@ def test_rows_are_parted_by_model_and_machine_and_refused_ones_stay_with_their_k
     assert "gpt-10m, threads: tensor by pipeline" in titles
 
 
-def test_kinds_of_one_mesh_leave_the_room_to_the_others():
+def test_kinds_of_one_mesh_are_told_from_others():
     rows = [make_row("pp4"), make_row("pp2"), make_row("pp4", mode="sim")]
-    figure = meshes.meshes(rows)
-    assert len([ax for ax in figure.axes if ax.get_title(loc="left")]) == 2 and "Left out, of one cell: " in figure.get_supxlabel()
-    assert meshes.has_cells(rows) and not meshes.has_cells(rows[:1]) and not meshes.has_cells([rows[0], rows[2]])
-    assert len(meshes.meshes([rows[0], rows[2]]).axes) > 2  # nothing else to draw
+    assert meshes.rows_with_cells(rows) == rows[:2] and meshes.rows_with_cells(rows[1:]) == []
 
 
 def test_meshes_of_rows_that_all_failed_have_no_colour_bar():

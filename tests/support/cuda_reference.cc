@@ -39,7 +39,7 @@ struct Stream {
   std::unique_ptr<cuda::StreamOps> ops;
   Stream() {
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    ops = std::make_unique<cuda::StreamOps>(stream, /*tf32=*/false);
+    ops = std::make_unique<cuda::StreamOps>(stream, cuda::StreamOptions{});
   }
 };
 const Stream& the_stream() {

@@ -1,5 +1,6 @@
-// Attention as products of tiles of scores, all heads at once, and row kernels between them: the
-// memory of scores grows with the length of a sequence, not with its square. Part of cuda_ops.cu.
+// Attention by cuDNN's fused kernels where they go, else as products of tiles of scores, all heads
+// at once, and row kernels between them: the memory of scores grows with the length of a sequence,
+// not with its square. Part of cuda_ops.cu.
 //
 // A tile of queries meets all keys up to its last one, so only the triangle in its last block is
 // computed in vain. Gradients go from the last tile to the first: the last one touches every key,
@@ -202,10 +203,41 @@ struct ScoreRoom {
 inline std::int64_t largest_tile(const HeadLayout& l) { return std::min(kQueryTile, l.sequence); }
 
 template <class T>
+AttentionShape shape_of(const AttentionStep& step, bool gradient) {
+  const HeadLayout& l = step.layout;
+  return {dtype_of<T>(), gradient,   l.batch, l.heads,  l.kv_heads,
+          l.head_dim,    l.sequence, l.q_row, l.kv_row, l.out_row};
+}
+
+// Why no fused kernel is asked for; null if one is.
+template <class T>
+const char* why_tiled(const Call<T>& call, const AttentionStep& step) {
+  if (kIsMain<T>) return "fused kernels are for bf16 and fp16";
+  if (!call.fused) return "attention=tiled";
+  if (step.drops) return "fused kernels draw dropout in their own order";
+  if (!step.is_first) return "later steps of a ring go on with what those before have summed";
+  return nullptr;
+}
+
+template <class T>
+bool is_fused(const Call<T>& call, const AttentionStep& step, bool gradient) {
+  const char* const reason = why_tiled(call, step);
+  if (reason && call.prepares) note_attention(cat("tiles of products: ", reason));
+  if (reason) return false;
+  const AttentionShape shape = shape_of<T>(step, gradient);
+  return call.prepares ? call.fused->prepare(shape) : call.fused->ready(shape);
+}
+
+template <class T>
 void attention(const Call<T>& call, const AttentionStep& step, const T* q, const T* k, T* out,
                Main<T>* lse) {
   using M = Main<T>;
   const HeadLayout& l = step.layout;
+  if (is_fused(call, step, false)) {
+    if (!call.prepares)
+      call.fused->forward(shape_of<T>(step, false), q, k, k + l.kv_heads * l.head_dim, out, lse);
+    return;
+  }
   const std::int64_t row = whole_blocks(l.sequence), most = largest_tile(l);
   const ScoreRoom<T> room(call, l.heads * most * row);
   M *sums = nullptr, *kept = nullptr;
@@ -247,6 +279,11 @@ void attention_gradient(const Call<T>& call, const AttentionStep& step, const T*
   using M = Main<T>;
   const HeadLayout& l = step.layout;
   const std::int64_t row = whole_blocks(l.sequence), d = l.head_dim, kv = l.kv_heads * d;
+  if (is_fused(call, step, true)) {
+    if (!call.prepares)
+      call.fused->gradient(shape_of<T>(step, true), dout, q, k, k + kv, out, lse, dq, dk, dk + kv);
+    return;
+  }
   const std::int64_t size = l.heads * largest_tile(l) * row;
   const ScoreRoom<T> room(call, size), d_room(call, size);
   M* keys = kIsMain<T> ? nullptr : call.scratch.template take<M>(l.sequence * 2 * kv);

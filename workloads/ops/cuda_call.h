@@ -8,6 +8,7 @@
 #include "workloads/ops/cuda_launch.h"
 #include "workloads/ops/cuda_matmul.h"
 #include "workloads/ops/cuda_scratch.h"
+#include "workloads/ops/fused_attention.h"
 #include "workloads/ops/launch.h"
 #include "workloads/ops/operands.h"
 
@@ -22,7 +23,8 @@ struct Call {
   MatmulLibrary& matmul;
   Scratch& scratch;
   HostCounts& counts;
-  bool prepares;  // nothing runs, scratch is sized
+  FusedAttention* fused;  // null: attention is tiles of products
+  bool prepares;          // nothing runs, scratch is sized
 };
 
 template <class T>

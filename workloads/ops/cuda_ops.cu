@@ -53,14 +53,18 @@ struct StreamOps::State {
   Scratch scratch;
   HostCounts counts;
   TokenLoader loader;
+  std::unique_ptr<FusedAttention> fused;
 
-  State(cudaStream_t on, bool tf32) : stream(on), matmul(tf32) {}
+  State(cudaStream_t on, const StreamOptions& options) : stream(on), matmul(options.tf32) {
+    if (options.fused_attention) fused = std::make_unique<FusedAttention>(stream);
+  }
 
   void run(const Op& op, const OpContext& context, const void* const* reads, void* const* writes,
            bool prepares) {
     scratch.begin();
     const auto with = [&]<class T>(T) {
-      const Call<T> call{context, reads, writes, stream, matmul, scratch, counts, prepares};
+      const Call<T> call{context, reads,  writes,      stream,  matmul,
+                         scratch, counts, fused.get(), prepares};
       std::visit(
           [&](const auto& kind) {
             if constexpr (std::is_same_v<std::remove_cvref_t<decltype(kind)>, LoadBatch>) {
@@ -86,8 +90,8 @@ struct StreamOps::State {
   }
 };
 
-StreamOps::StreamOps(cudaStream_t stream, bool tf32)
-    : state_(std::make_unique<State>(stream, tf32)) {}
+StreamOps::StreamOps(cudaStream_t stream, const StreamOptions& options)
+    : state_(std::make_unique<State>(stream, options)) {}
 StreamOps::~StreamOps() = default;
 
 void StreamOps::prepare(const Op& op) {

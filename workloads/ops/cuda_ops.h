@@ -11,10 +11,15 @@
 
 namespace mb::cuda {
 
+struct StreamOptions {
+  bool tf32 = false;            // products of fp32 may round operands to ten bits of mantissa
+  bool fused_attention = true;  // by cuDNN where it has kernels
+};
+
 // What the operations of one stream of a device need: a library's handle, workspace, scratch.
 class StreamOps {
  public:
-  StreamOps(cudaStream_t stream, bool tf32);
+  StreamOps(cudaStream_t stream, const StreamOptions& options);
   ~StreamOps();
 
   // Room for `op`, so that run() allocates no device memory.

@@ -131,8 +131,8 @@ def _line(ax, name, members, quantity, lines, bound, fitted, band):
         start, slope = found
         shown = [sizes[0] * (sizes[-1] / sizes[0]) ** (k / 40) for k in range(41)]
         ax.plot(shown, [start + slope * size for size in shown], ":", color=style["color"], linewidth=1.2, zorder=2)
-        ax.annotate(f"{start:.3g} us + size / {1e-3 / slope:.3g} GB/s", (sizes[-1], values[-1]), xytext=(-4, 5),
-                    textcoords="offset points", ha="right", fontsize=7, color=style["color"])
+        ax.annotate(f"{start:.3g} us + size / {1e-3 / slope:.3g} GB/s", (0, 1), xycoords="axes fraction",
+                    xytext=(5, -9 - 9 * len(ax.texts)), textcoords="offset points", fontsize=7, color=style["color"])
     lines.handles[name] = handle
     if band:
         ax.fill_between(sizes, lows, highs, color=style["color"], alpha=0.2, linewidth=0, zorder=2)

@@ -31,7 +31,7 @@ def memory(rows):
             handles.setdefault("capacity of the device", line)
         for column, (key, name) in enumerate(COLUMNS):
             y = at * 4 + column
-            of = f" of {capacity / scale:.4g}" if capacity is not None and key == "plan_bytes" else ""
+            of = f" of {capacity / scale:,.1f}" if capacity is not None and key == "plan_bytes" else ""
             _bar(ax, y, row["memory"], key, scale, handles, of)
             ticks.append(y)
             names.append(name)
@@ -50,7 +50,8 @@ def memory(rows):
     look.annotate(figure, [
         "Each class at its own peak. They need not peak together: the line marks the largest sum at one instant.",
         "Closed form: textbook parameters, gradients, moments and activations, without temporaries. n = 1: every "
-        "step is the same. Of: what the simulated device has, beside context and libraries.",
+        "step is the same.",
+        *(["Of: what the simulated device has, beside context and libraries."] if any(map(capacity_bytes, ok)) else []),
         *notes, *left_out], ok)
     return figure
 

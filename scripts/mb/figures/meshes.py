@@ -48,9 +48,7 @@ def meshes(rows):
     rows = [row for row in rows if row["suite"] == "step" and rows_of.axes(row)]
     if not rows:
         raise look.NoData("no row of a training step; make some with meshbench run ... --out FILE")
-    kinds, left_out = _with_cells(series.kinds(rows))
-    kinds, more = series.first(kinds, "kinds of rows", series.MOST_KINDS)
-    left_out += more
+    kinds, left_out = series.first(series.kinds(rows), "kinds of rows", series.MOST_KINDS)
     figure = look.new_figure(13.5, 1.4 + 4.6 * len(kinds), "Best MFU by mesh and micro-batch")
     handles = {}
     for panels, (name, of) in zip(figure.subplots(len(kinds), len(MAPS), squeeze=False), kinds.items()):
@@ -70,20 +68,11 @@ def meshes(rows):
     return figure
 
 
-def has_cells(rows):
-    """Whether some kind of rows has a map of more than one cell."""
+def rows_with_cells(rows):
+    """The rows of those kinds of which some map has more than one cell."""
     kinds = series.kinds([row for row in rows if row["suite"] == "step" and rows_of.axes(row)])
-    return any(len(cells(of, line, column)) > 1 for of in kinds.values() for line, column, *_ in MAPS.values())
-
-
-def _with_cells(kinds):
-    """The kinds of which some map has more than one cell, and a line on the others; all if there is none such."""
-    single = [name for name, rows in kinds.items()
-              if all(len(cells(rows, line, column)) < 2 for line, column, *_ in MAPS.values())]
-    if len(single) == len(kinds) or not single:
-        return kinds, []
-    return ({name: rows for name, rows in kinds.items() if name not in single},
-            [f"Left out, of one cell: {'; '.join(single)}."])
+    return [row for of in kinds.values() for row in of
+            if any(len(cells(of, line, column)) > 1 for line, column, *_ in MAPS.values())]
 
 
 def _line(figure, panels, name, rows, handles):

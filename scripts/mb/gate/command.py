@@ -144,7 +144,7 @@ def _launching(store):
 
 def _of_builds(options):
     _require_cases(options.cases)
-    believed = self_test.require()
+    believed = self_test.require(options.test)
     builds = {"base": options.base, "candidate": options.candidate}
     store = campaign.Store(options.out, builds, options.cases, options.seed)
     _require_taken(builds.values(), options.cases)

@@ -52,9 +52,9 @@ def made_up(case, number):
     return campaign.Pair(case, number, ([row(0)], [row(1)]))
 
 
-def run(cases, take, say=lambda text: None):
+def run(cases, take, say=lambda text: None, test="t"):
     """(what held, what did not, findings), the first two as lists of text."""
-    pairs, decisions = campaign.measure(cases, planting(take), say)
+    pairs, decisions = campaign.measure(cases, planting(take), say, test)
     findings = campaign.judge(pairs, decisions)
     held, broken = [], []
     for finding in findings:
@@ -73,9 +73,9 @@ def run(cases, take, say=lambda text: None):
     return held, broken, findings
 
 
-def require():
-    """What the self-test said, in words; an error if the gate cannot be believed."""
-    held, broken, _ = run(CASES, made_up)
+def require(test="t"):
+    """What the self-test said of a test of times, in words; an error if the gate cannot be believed."""
+    held, broken, _ = run(CASES, made_up, test=test)
     if broken:
         raise UserError(f"the self-test does not hold, so no comparison is believed: {'; '.join(broken)}",
                         ExitCode.NO_VERDICT)

@@ -116,6 +116,8 @@ def _why_not(r):
         return "DeepSpeed's parameter partitioning of 2021 is not modelled"
     if "torchtitan" in r["source"] and int(r["pp"]) > 1:
         return "micro-batch of the pipeline not published"
+    if int(r["hidden"]) // int(r["heads"]) % 8:
+        return "head size is no multiple of 8: kernels without tensor cores are not modelled"
     if _machine(r["gpu"]) is None:
         return "no machine for " + r["gpu"]
     return ""
@@ -194,7 +196,7 @@ def steps(path):
                 yield _step(r, name, stack)
                 break
         else:
-            yield Published(r["id"], r["source"], "", "", None, skipped="no stack for this source")
+            yield Published(r["id"], r["source"], "", "", None, skipped=_why_not(r) or "no stack for this source")
 
 
 def load(folder):

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from mb.exit_codes import ExitCode
-from mb.published import cases, fit
+from mb.published import cases, fit, kernels
 
 COLUMNS = ("source", "id", "stack", "fitted_on", "measured_s", "predicted_s", "low_s", "high_s", "error_pct",
            "inside_80pct", "measured_memory_gib", "memory_kind", "planned_memory_gib", "total_memory_gib", "fits", "skipped", "case")
@@ -165,7 +165,8 @@ def _fit(rows, text):
         return ExitCode.USAGE
     chosen = fit.chosen_rows(mine)
     constants, error = fit.fit(chosen, stack, names)
-    print(json.dumps({"stack": stack, **constants, "log_sigma": round(fit.spread(error, len(chosen), len(names)), 3),
+    sigma = fit.spread(fit.log_errors(chosen, stack, constants), len(names))
+    print(json.dumps({"stack": stack, **constants, "log_sigma": round(sigma, 3),
                       "mean_log_error": error, "rows": [p.id for p in chosen]}))
     return ExitCode.OK
 
@@ -187,7 +188,7 @@ def main(argv=None):
         if r["skipped"]:
             skipped[r["source"], r["skipped"]] += 1
     by_source = {source: summary([r for r in good if r["source"] == source]) for source in sorted({r["source"] for r in good})}
-    text = markdown(by_source, skipped, seconds, fit.stacks(), fitted)
+    text = markdown(by_source, skipped, seconds, fit.stacks(), fitted) + kernels.markdown(args.published) + kernels.memory_markdown(good)
     print(text, end="")
     if args.out:
         out = Path(args.out)

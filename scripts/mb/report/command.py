@@ -1,6 +1,7 @@
 """mb report INPUT... -o report.html: one page that opens from disk and holds all it needs.
 
-INPUT is a row, a file or a folder of rows, or a trace that meshbench run --trace wrote; rows bring their own traces along.
+INPUT is a row, a file or a folder of rows, the folder of a sweep, or a trace that meshbench run --trace wrote; rows bring
+their own traces along.
 """
 
 import argparse
@@ -18,6 +19,7 @@ def main(argv=None):
         prog="mb report", description=__doc__,
         epilog="Examples:\n"
                "  mb report results/quickstart -o report.html\n"
+               "  mb report sweeps/schedules -o report.html\n"
                "  mb report rows.jsonl trace.json --verdict verdict.json -o report.html\n"
                "verdict.json is what mb gate --json BASE CANDIDATE prints.\n\n" + exit_codes.HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -27,7 +29,7 @@ def main(argv=None):
     parser.add_argument("--title", default="Meshbench report", help="heading of the page (default: %(default)s)")
     args = parser.parse_args(argv)
     verdict = forest.document(args.verdict) if args.verdict else None
-    rows, traces, notes = inputs.load(args.inputs)
+    rows, traces, notes = inputs.load(args.inputs, args.verdict)
     if not rows and not traces and verdict is None:
         raise UserError(f"{' '.join(args.inputs)}: no row and no trace; make one with meshbench run ... --out FILE")
     words = ["mb", "report", *args.inputs, "-o", str(args.out)]

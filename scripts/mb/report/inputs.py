@@ -4,10 +4,12 @@ from mb import rows as rows_of
 from mb.figures import gantt
 
 
-def load(paths):
-    """(rows, [(trace, row or None)], lines on traces that are not there)."""
+def load(paths, verdict=None):
+    """(rows, [(trace, row or None)], lines on traces that are not there); a verdict among the files is no row."""
     rows, traces, notes = [], [], []
     for path in (f for p in paths for f in rows_of.files_of(p)):
+        if verdict is not None and path.resolve() == verdict.resolve():
+            continue
         if path.suffix == ".json" and (trace := gantt.trace_in(path)) is not None:
             traces.append((trace, None))
             continue

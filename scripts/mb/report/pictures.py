@@ -55,7 +55,8 @@ def draw(rows, document):
             if name in BARS and len(ran) > MOST_BARS:
                 note = f"The {MOST_BARS} of {len(ran)} rows with the best MFU."
                 of = sorted(ran, key=lambda row: -(rows_of.value(row, "mfu") or 0))[:MOST_BARS]
-            if of and not (name == "meshes" and not meshes.has_cells(of)):
+            of = meshes.rows_with_cells(of) if name == "meshes" else of
+            if of:
                 found += _picture(name, figure, alt, of, note)
     return found
 

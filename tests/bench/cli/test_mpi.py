@@ -84,6 +84,21 @@ def test_all_processes_are_traced_or_none(mpi, refused):
         assert profile["cupti"] is None and told in profile["reason"]
 
 
+@pytest.mark.parametrize("graph", ["off", "on"])
+def test_nccl_starts_over_mpi(mpi, graph):
+    """Of one process: ranks of the double of NCCL meet within a process."""
+    emulated = BIN.parent / "tests" / "meshbench_emulated"
+    if not emulated.exists():
+        pytest.skip("no CUDA toolkit here, whose headers the emulation takes")
+    done = run(mpi, 1, "run", *SMALL[:-1], "mode=nccl+mpi", "mesh=dp1", f"graph={graph}", "profile=off", "--json",
+               program=emulated)
+    if "this build has no NCCL" in done.stderr:
+        pytest.skip("no nccl.h here")
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)
+    assert row["mode"] == "nccl+mpi" and row["verified"]["ok"] and row["nccl"]["library"]
+
+
 @pytest.mark.parametrize("verb", ["traffic", "memory"])
 def test_one_step_for_a_verb(mpi, verb):
     done = run(mpi, 2, verb, "model=gpt-tiny", "mesh=dp2", "zero=2", "mode=mpi", "--run", "--json")

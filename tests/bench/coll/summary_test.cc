@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/cost/collective_cost.h"
+#include "parallel/cost/network.h"
 #include "tests/bench/coll/synthetic.h"
 
 namespace mb {
@@ -45,16 +46,17 @@ TEST(Summary, PingPongIsTimedOneWay) {
                    median(completions_ns(result.groups[0].of(Series::operation))) / 2);
 }
 
-TEST(Summary, PredictionIsTheCostModelOnEachGroupsLinks) {
+TEST(Summary, PredictionIsWhatAStepsCollectivesTake) {
   const CollConfig config = config_of("dp2.tp8");
   const Machine machine = find_machine("h100x8");
-  for (const auto& [axis, link] : {std::pair{Axis::tp, machine.intra}, {Axis::dp, machine.inter}}) {
+  for (const Axis axis : {Axis::tp, Axis::dp}) {
     const PointResult result =
         predict(config, {.group = group_of(axis), .bytes = 64 << 20}, machine);
     const int n = config.mesh.size(axis);
     EXPECT_EQ(result.groups.size(), 16u / n);
     const PointSummary summary = summarize(config, result, h100());
-    const double wanted = collective_seconds(CollectiveKind::all_reduce, 64 << 20, n, link);
+    const double wanted =
+        Network(config.mesh, machine).seconds(CollectiveKind::all_reduce, group_of(axis), 64 << 20);
     for (const GroupSummary& s : summary.groups) {
       EXPECT_NEAR(1e-9 * s.completion.p50, wanted, 1e-9);
       EXPECT_NEAR(*s.expected.seconds, wanted, 1e-12);
@@ -69,10 +71,31 @@ TEST(Summary, LargeMessagesReachTheCeilingOfTheirLinks) {
   const Point point{.group = group_of(Axis::tp), .bytes = std::int64_t{1} << 40};
   const GroupSummary s =
       summarize(config, predict(config, point, find_machine("h100x8")), h100()).groups[0];
-  EXPECT_NEAR(*s.expected.fraction, 1, 1e-3);
-  EXPECT_NEAR(*s.busbw, 450e9, 1e9);
+  EXPECT_NEAR(*s.expected.fraction, 1, 1e-2);
+  EXPECT_NEAR(*s.busbw, 450e9, 2e9) << "as it was measured on 8 H100";
   EXPECT_EQ(s.expected.link, LinkClass::intra);
   EXPECT_NEAR(s.expected.wire->intra, 2.0 * 7 / 8 * static_cast<double>(point.bytes), 1);
+}
+
+TEST(Summary, GroupsThatShareNicsAreSlowerTogetherThanAlone) {
+  Machine machine = find_machine("h100x8");
+  machine.nics_per_node = 2;
+  CollConfig config = config_of("dp2.tp8");
+  for (const Algorithm algorithm : {Algorithm::own, Algorithm::ring, Algorithm::tree}) {
+    const Point point{
+        .group = group_of(Axis::dp), .bytes = std::int64_t{1} << 34, .algorithm = algorithm};
+    const auto seconds = [&] {
+      const GroupSummary s =
+          summarize(config, predict(config, point, machine), {.mode = "sim", .machine = machine})
+              .groups[0];
+      EXPECT_NEAR(*s.expected.fraction, 1, 0.01) << name_of(algorithm);
+      return s.completion.p50;
+    };
+    config.all_groups = true;
+    const double together = seconds();
+    config.all_groups = false;
+    EXPECT_NEAR(together, 4 * seconds(), 0.01 * together) << name_of(algorithm);
+  }
 }
 
 TEST(Summary, PairsAndBarriersArePredictedToo) {

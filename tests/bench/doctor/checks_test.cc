@@ -76,7 +76,7 @@ std::vector<Check> changed(Change change) {
   GpuLibraryFacts libraries = good_libraries();
   BuiltWith built = gpu_build();
   change(node, libraries, built);
-  return diagnose(node, libraries, built, asked_of("nccl+threads"));
+  return diagnose(node, libraries, built, Asked{.gpus = true, .nccl = true});
 }
 
 TEST(Checks, AGoodNodeOfGpusIsFitForAll) {
@@ -96,15 +96,15 @@ TEST(Checks, AGoodNodeOfGpusIsFitForAll) {
 
 TEST(Checks, WithoutGpusNothingFailsUnlessAskedFor) {
   const BuiltWith built{.mpis = "openmpi"};
-  const auto checks = diagnose(good_node(), {}, built, asked_of(""));
+  const auto checks = diagnose(good_node(), {}, built, Asked{});
   EXPECT_EQ(count(checks, Verdict::would_fail), 0);
   EXPECT_EQ(find(checks, "GPUs").value, "none");
   EXPECT_EQ(find(checks, "build").verdict, Verdict::note);
-  const auto asked = diagnose(good_node(), {}, built, asked_of("nccl+threads"));
+  const auto asked = diagnose(good_node(), {}, built, Asked{.gpus = true, .nccl = true});
   EXPECT_EQ(find(asked, "GPUs").verdict, Verdict::would_fail);
   EXPECT_EQ(find(asked, "build").verdict, Verdict::would_fail);
   EXPECT_EQ(find(asked, "NCCL").verdict, Verdict::would_fail);
-  EXPECT_EQ(find(diagnose(good_node(), {}, built, asked_of("cuda+threads")), "NCCL").value,
+  EXPECT_EQ(find(diagnose(good_node(), {}, built, Asked{.gpus = true}), "NCCL").value,
             "no such check");
 }
 
@@ -200,18 +200,11 @@ TEST(Checks, WhatOnlyCostsTimeIsNoted) {
 }
 
 TEST(Checks, MpiThatTheBuildLacksFailsWhereAskedFor) {
-  const auto of = [](std::string_view mode) {
-    return find(diagnose(good_node(), {}, {}, asked_of(mode)), "MPI").verdict;
+  const auto of = [](bool mpi) {
+    return find(diagnose(good_node(), {}, {}, Asked{.mpi = mpi}), "MPI").verdict;
   };
-  EXPECT_EQ(of("mpi"), Verdict::would_fail);
-  EXPECT_EQ(of("cuda+mpi"), Verdict::would_fail);
-  EXPECT_EQ(of("threads"), Verdict::note);
-}
-
-TEST(Checks, AnUnknownModeIsRefusedWithThoseThereAre) {
-  EXPECT_EQ(
-      message_of([] { asked_of("gpu"); }),
-      "mode=gpu: give one of threads, mpi, cuda+threads, cuda+mpi, nccl+threads, nccl+mpi, sim");
+  EXPECT_EQ(of(true), Verdict::would_fail);
+  EXPECT_EQ(of(false), Verdict::note);
 }
 
 TEST(Versions, AreReadFromTheirCodes) {

@@ -116,6 +116,30 @@ TEST(Cupti, CountsWhatHasNoTimeNoLinkOrWasDropped) {
   }
 }
 
+TEST(Cupti, FindsWhereTheHostWaitsAndThatNoStepAllocates) {
+  const auto of = [](const emulation::CuptiSettings& settings) {
+    const Traced traced = trace(settings);
+    Span window{INT64_MAX, 0};
+    for (const auto& lane : traced.timeline.lanes) {
+      for (const Span& span : lane) {
+        window.start_ns = std::min(window.start_ns, span.start_ns);
+        window.end_ns = std::max(window.end_ns, span.end_ns);
+      }
+    }
+    return host_time(traced.records, window);
+  };
+  const HostTime time = of({});
+  EXPECT_GT(time.waits, 0);
+  EXPECT_GT(time.waiting_ns, 0);
+  EXPECT_GT(time.stream_waits, 0);
+  EXPECT_GT(time.overheads, 0);
+  EXPECT_EQ(time.allocations, 0);
+  EXPECT_EQ(time.without_time, 0);
+  const HostTime faulty = of({.zero_every = 3});
+  EXPECT_GT(faulty.without_time, 0);
+  EXPECT_GT(faulty.waits, 0);
+}
+
 TEST(Cupti, StartsAnewAndRefusesToStartTwice) {
   emulation::reset();
   emulation::reset_cupti();

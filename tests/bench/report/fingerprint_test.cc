@@ -21,6 +21,13 @@ TEST(Fingerprint, KnowsTheCpusThatThisProcessMayUse) {
   EXPECT_GE(cpus, 1);
 }
 
+TEST(Fingerprint, WhichGpusAreShownDoesNotMatter) {
+  const std::string before = fingerprint().id;
+  setenv("CUDA_VISIBLE_DEVICES", "3", 1);
+  EXPECT_EQ(fingerprint().id, before);
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 TEST(Fingerprint, HashIsFnv1a) {
   EXPECT_EQ(hash_text(""), "cbf29ce484222325");
   EXPECT_EQ(hash_text("a"), "af63dc4c8601ec8c");

@@ -65,6 +65,71 @@ TEST(Network, TwoGroupsOnOneNicGetHalfEach) {
   EXPECT_NEAR(of("dp2.tp2", 2), 2 * of("dp2", 1), 0.01 * of("dp2", 1));
 }
 
+double by(Algorithm algorithm, std::string_view mesh, int per_node, const Machine& machine,
+          std::int64_t bytes = kLarge) {
+  const Mesh placed = mesh_of(mesh, per_node);
+  const Group group = group_of(Axis::dp);
+  return group_seconds(kAllReduce, algorithm, bytes, placed.nodes_of(placed.groups(group)[0]),
+                       spread_of(placed, group, machine), machine);
+}
+
+constexpr Algorithm kStepped[] = {Algorithm::ring, Algorithm::direct, Algorithm::halving_doubling,
+                                  Algorithm::tree, Algorithm::two_level};
+
+// Thakur, Rabenseifner and Gropp (2005), within a node and with a node for every member.
+TEST(Network, EachAlgorithmTakesItsClosedForm) {
+  Machine machine = machine_with(1);
+  machine.ranks_per_node = 1;
+  machine.nic_efficiency = 0.5;
+  for (const bool within : {true, false}) {
+    for (const std::int64_t bytes : {std::int64_t{1} << 10, std::int64_t{1} << 22, kLarge}) {
+      const double latency = within ? 1e-6 : 10e-6, rate = within ? 400e9 : 25e9;
+      const auto size = static_cast<double>(bytes);
+      const auto expect = [&](Algorithm algorithm, double rounds, double carried) {
+        const double wanted = rounds * latency + carried * size / rate;
+        EXPECT_NEAR(by(algorithm, "dp8", within ? 8 : 1, machine, bytes), wanted, 0.01 * wanted)
+            << name_of(algorithm) << " of " << bytes << (within ? " within" : " between");
+      };
+      expect(Algorithm::ring, 14, 2 * 7 / 8.0);
+      expect(Algorithm::direct, 14, 2 * 7 / 8.0);
+      expect(Algorithm::halving_doubling, 6, 2 * 7 / 8.0);
+      expect(Algorithm::tree, 6, 6);
+      expect(Algorithm::two_level, 14, 2 * 7 / 8.0);
+    }
+  }
+}
+
+TEST(Network, TwoGroupsOnOneNicGetHalfEachByEveryAlgorithm) {
+  Machine machine = machine_with(1);
+  machine.ranks_per_node = 2;
+  for (const Algorithm algorithm : kStepped) {
+    const double alone = by(algorithm, "dp4", 1, machine);
+    EXPECT_NEAR(by(algorithm, "dp4.tp2", 2, machine), 2 * alone, 0.01 * alone)
+        << name_of(algorithm);
+    machine.nics_per_node = 2;
+    EXPECT_NEAR(by(algorithm, "dp4.tp2", 2, machine), alone, 0.01 * alone) << name_of(algorithm);
+    machine.nics_per_node = 1;
+  }
+}
+
+// Of 4 members on each of 2 nodes one crosses by a ring, all four at once in the widest round of
+// halving and doubling and on the rails of two levels.
+TEST(Network, MembersOfAGroupShareTheNicsOfTheirNodeToo) {
+  const auto taken = [](Algorithm algorithm, int nics) {
+    Machine machine = machine_with(nics);
+    machine.ranks_per_node = 4;
+    machine.intra = {.latency_us = 0, .gb_per_s = 1e9};
+    return by(algorithm, "dp8", 4, machine);
+  };
+  const double size = kLarge;
+  EXPECT_NEAR(taken(Algorithm::ring, 4), 2 * 7 / 8.0 * size / 50e9, 0.01);
+  EXPECT_NEAR(taken(Algorithm::ring, 1), 2 * 7 / 8.0 * size / 50e9, 0.01);
+  EXPECT_NEAR(taken(Algorithm::two_level, 4), 2 * 0.5 * size / 4 / 50e9, 0.01);
+  EXPECT_NEAR(taken(Algorithm::two_level, 1), 2 * 0.5 * size / 50e9, 0.01);
+  EXPECT_NEAR(taken(Algorithm::halving_doubling, 1) / taken(Algorithm::halving_doubling, 4), 4,
+              0.04);
+}
+
 // A ring through all ranks of its nodes enters and leaves them by every NIC, up to its links.
 TEST(Network, ARingThroughWholeNodesUsesAllTheirNics) {
   const double wire = 2.0 * 15 / 16 * kLarge;
@@ -129,6 +194,29 @@ TEST(Curves, OfNoneOrOfAKindThatWasNotMeasuredAreNone) {
   EXPECT_FALSE(curve_seconds("h100_sxm", CollectiveKind::broadcast, 8, 1024).has_value());
   EXPECT_NE(message_of([] { curve_seconds("h100", kAllReduce, 8, 1024); }).find("h100_sxm"),
             std::string::npos);
+}
+
+// The cheapest of what can be forced is what is chosen.
+TEST(Network, ForcedAlgorithmsAndProtocolsBoundTheChoice) {
+  Machine machine = find_machine("h100x8");
+  const GroupSpread spread{.ranks = 64, .nodes = 8, .on_a_node = 8};
+  for (const std::int64_t bytes :
+       {std::int64_t{1} << 12, std::int64_t{1} << 20, std::int64_t{1} << 30}) {
+    machine.algorithm = machine.protocol = "auto";
+    const double chosen = group_seconds(CollectiveKind::all_reduce, bytes, spread, machine);
+    double cheapest = 1e9;
+    for (const char* algorithm : {"ring", "tree"}) {
+      for (const char* protocol : {"ll", "ll128", "simple"}) {
+        machine.algorithm = algorithm, machine.protocol = protocol;
+        cheapest =
+            std::min(cheapest, group_seconds(CollectiveKind::all_reduce, bytes, spread, machine));
+      }
+    }
+    EXPECT_EQ(cheapest, chosen) << bytes;
+  }
+  machine.algorithm = "tree", machine.protocol = "simple";
+  EXPECT_LT(group_seconds(CollectiveKind::all_gather, 1 << 20, spread, machine), 1)
+      << "only all-reduces have trees; others keep their ring";
 }
 
 }  // namespace

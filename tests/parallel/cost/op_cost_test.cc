@@ -60,11 +60,58 @@ TEST(OpCost, SoftmaxOfHeadsThatDoNotDivideByFourRunsInFp32) {
   EXPECT_EQ(kernels_of({odd, DType::bf16}, unfused()).size(), 4u + 4);
 }
 
-TEST(OpCost, Fp8MultipliesFasterAndAttendsAsBefore) {
+// What a product reads is rounded in a pass of its own: 2 bytes read, 1 written in either layout.
+TEST(OpCost, Fp8MultipliesFasterRoundsOnceAndAttendsAsBefore) {
   const Stack fp8{.name = "fp8", .fp8_matmul = true};
   const Matmul matmul{8192, 8192, 8192};
-  EXPECT_DOUBLE_EQ(seconds(matmul, {}), 2 * seconds(matmul, fp8));
+  const double rounding = 4.0 * 8192 * 8192 / (1000e9 * 0.5);
+  EXPECT_DOUBLE_EQ(seconds(matmul, {}), 2 * (seconds(matmul, fp8) - rounding));
+  Matmul gradient = matmul;
+  gradient.to_main = true;
+  EXPECT_DOUBLE_EQ(seconds(gradient, {}), 2 * seconds(gradient, fp8)) << "both are rounded already";
   EXPECT_DOUBLE_EQ(seconds(kAttention, {}), seconds(kAttention, fp8));
+}
+
+double bytes_of(const std::vector<Kernel>& kernels) {
+  double bytes = 0;
+  for (const Kernel& kernel : kernels) bytes += kernel.bytes;
+  return bytes;
+}
+
+// A product in 16 bits, then read again and added to fp32: 2 written, 2 + 4 read, 4 written.
+TEST(OpCost, EagerGradientsAreAddedByAKernelOfTheirOwn) {
+  const Stack eager{.name = "eager", .eager = true};
+  const Matmul gradient{.m = 64, .n = 32, .k = 128, .transpose_a = true, .to_main = true};
+  const auto kernels = kernels_of({gradient, DType::bf16}, eager);
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_DOUBLE_EQ(kernels[0].flops, flops({gradient, DType::bf16}));
+  EXPECT_DOUBLE_EQ(bytes_of(kernels), 2 * (64 * 128 + 128 * 32 + 64 * 32) + 10.0 * 64 * 32);
+  const Matmul forward{.m = 64, .n = 32, .k = 128, .transpose_b = true};
+  EXPECT_EQ(kernels_of({forward, DType::bf16}, eager).size(), 1u);
+}
+
+// Logits to fp32 (6), maximum (4), difference (8), exponential (8), sum (4), quotient (8); the
+// gradient scales (8) and rounds (6): 52 bytes of each logit.
+TEST(OpCost, EagerLossPassesOverTheLogitsInFp32) {
+  const Stack eager{.name = "eager", .eager = true};
+  double bytes = 0;
+  for (const OpKind& kind :
+       {OpKind(VocabularyMax{64, 1000, 1000}), OpKind(VocabularySums{64, 1000, 1000}),
+        OpKind(CrossEntropyGradient{64, 1000, 1000})})
+    bytes += bytes_of(kernels_of({kind, DType::bf16}, eager));
+  EXPECT_DOUBLE_EQ(bytes, 52.0 * 64 * 1000);
+}
+
+TEST(OpCost, EagerKernelsNeverMoveLess) {
+  const Stack eager{.name = "eager", .eager = true};
+  for (const OpKind& kind :
+       {OpKind(NormGradient{NormKind::layer, 64, 128, true, true}),
+        OpKind(BiasGradient{64, 128, true}), OpKind(EmbeddingGradient{64, 128, 1000, true}),
+        OpKind(Add{.rows = 64, .n = 128, .bias = false})}) {
+    const Op op{kind, DType::bf16};
+    EXPECT_GE(bytes_of(kernels_of(op, eager)), 0.99 * bytes_moved(op)) << name_of(op);
+    EXPECT_EQ(kernels_of(op, {}).size(), 1u);
+  }
 }
 
 TEST(OpCost, SharesSlowWhatTheyAreOf) {
@@ -107,6 +154,16 @@ TEST(Machine, RefusesWhatCannotBe) {
             std::string::npos);
   for (const Machine& known : machines())
     EXPECT_EQ(machine_from_json(to_json(known), "test"), known);
+}
+
+TEST(Machine, TakesTheAlgorithmsAndProtocolsOfNcclAlone) {
+  Machine machine = find_machine("h100x8");
+  machine.algorithm = "nvls";
+  EXPECT_NE(message_of([&] { check_machine(machine); }).find("give auto, ring or tree"),
+            std::string::npos);
+  machine.algorithm = "tree", machine.protocol = "ll64";
+  EXPECT_NE(message_of([&] { check_machine(machine); }).find("give auto, ll, ll128 or simple"),
+            std::string::npos);
 }
 
 TEST(Machine, LosesItsCurvesWithItsLinks) {

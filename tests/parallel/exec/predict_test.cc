@@ -88,6 +88,56 @@ TEST(Predict, IntervalIsThatOfTheStacksRows) {
       predict(small_model(), Mesh::parse("1"), {}, machine, stack).interval.extrapolated.empty());
 }
 
+// sigma^2 = 0.05^2 + 0.1^2 of another machine, + (3 * 0.03)^2 of three doublings of the nodes.
+TEST(Predict, IntervalWidensBeyondWhatWasFittedOn) {
+  Stack stack = find_stack("kernels");
+  stack.log_sigma = 0.05;
+  stack.fitted_machine = "a100x8";
+  stack.fitted_nodes = 1;
+  Mesh mesh = Mesh::parse("dp64");
+  mesh.set_ranks_per_node(8);
+  const auto half_width = [&](const char* machine) {
+    const StepInterval interval = interval_of(1.0, mesh, find_machine(machine), stack);
+    return std::pair(std::log(interval.high_s), interval.extrapolated.size());
+  };
+  const auto [same, one] = half_width("a100x8");
+  EXPECT_EQ(one, 1u);
+  EXPECT_NEAR(same, 1.2816 * std::sqrt(0.05 * 0.05 + 0.09 * 0.09), 1e-3);
+  const auto [other, two] = half_width("h100x8");
+  EXPECT_EQ(two, 2u);
+  EXPECT_NEAR(other, 1.2816 * std::sqrt(0.05 * 0.05 + 0.1 * 0.1 + 0.09 * 0.09), 1e-3);
+}
+
+TEST(Predict, SaysWhatIsNotModelled) {
+  const auto missing = [](const char* mesh, const StepOptions& options) {
+    return not_modelled(small_model(), Mesh::parse(mesh), options).size();
+  };
+  EXPECT_EQ(missing("1", {}), 2u);
+  EXPECT_EQ(missing("pp2", {}), 3u);
+  EXPECT_EQ(missing("dp2", {}), 4u) << "sums beside the backward";
+  EXPECT_EQ(missing("dp2", {.overlap = {.reduce = false, .gather = false}}), 3u);
+}
+
+// A quarter of a message goes over the NICs and all of it over the node's links.
+TEST(Predict, ScatteredSendsTakeLessTimeBetweenNodes) {
+  Mesh mesh = Mesh::parse("pp4.tp4");
+  mesh.set_ranks_per_node(4);
+  Machine machine = find_machine("a100x8");
+  machine.ranks_per_node = 4;
+  set_field(machine, "nic_gb_per_s", "1");
+  Stack stack = find_stack("kernels");
+  StepOptions options{.micro_batches = 4};
+  options.dtype = DType::bf16;
+  const double whole = predict(small_model(), mesh, options, machine, stack).step_s;
+  stack.scatter_sends = true;
+  EXPECT_LT(predict(small_model(), mesh, options, machine, stack).step_s, whole);
+  options.sequence_parallel = true;
+  const double parts = predict(small_model(), mesh, options, machine, stack).step_s;
+  stack.scatter_sends = false;
+  EXPECT_EQ(predict(small_model(), mesh, options, machine, stack).step_s, parts)
+      << "nobody holds more than a part";
+}
+
 TEST(Predict, FasterMachinesNeverTakeLonger) {
   StepOptions options{.micro_batches = 4};
   options.dtype = DType::bf16;

@@ -348,11 +348,11 @@ def test_t23_whatever_ends_the_gate_pairs_that_ended_are_kept(tmp_path, number):
     while running.poll() is None and not (kept.exists() and len(list(kept.glob("[0-9]*"))) >= wanted):
         time.sleep(0.005)
     running.send_signal(number)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=300)
     (tmp_path / "go").touch()
     assert running.returncode == (-9 if number == signal.SIGKILL else 130)
     assert number == signal.SIGKILL or "the same command goes on from there" in said
     before = {file.name: file.read_bytes() for file in kept.glob("[0-9]*")}
     assert len(before) >= wanted and len(rows_of.load(["kept/rows"])) == 2 * len(before)
-    assert subprocess.run(words, stdout=subprocess.DEVNULL, env=env, timeout=60).returncode == 0
+    assert subprocess.run(words, stdout=subprocess.DEVNULL, env=env, timeout=300).returncode == 0
     assert all((kept / name).read_bytes() == data for name, data in before.items()) and len(list(kept.glob("[0-9]*"))) == 10

@@ -3,6 +3,7 @@
 import math
 import tempfile
 
+import numpy as np
 import pytest
 
 import fakes
@@ -25,6 +26,13 @@ def test_t30_a_tolerance_that_was_widened_is_noticed(monkeypatch, name, value):
     assert raised.value.code == 3
 
 
+def test_t30_another_test_of_times_is_not_believed_unseen(monkeypatch):
+    assert self_test.require("signflip").startswith("8 verdicts")
+    monkeypatch.setitem(statistics.TESTS, "signflip", (lambda effects: np.ones(len(effects)), 40, lambda level: 5))
+    with pytest.raises(UserError, match="10 % more was planted"):
+        self_test.require("signflip")
+
+
 def test_t30_so_is_one_for_exact_metrics(monkeypatch):
     monkeypatch.setattr(verdict, "EXACT", 0.01)
     with pytest.raises(UserError, match="peak_bytes of made-up-0: a byte more was planted"):
@@ -33,8 +41,7 @@ def test_t30_so_is_one_for_exact_metrics(monkeypatch):
 
 def test_t30_so_is_a_gate_that_fails_equal_builds(monkeypatch):
     monkeypatch.setattr(statistics, "FLOOR", -1.0)
-    monkeypatch.setattr(statistics, "FIRST_LEVEL", 1.0)
-    monkeypatch.setattr(statistics, "second_level", lambda primaries: 1.0)
+    monkeypatch.setitem(statistics.TESTS, "t", (lambda effects: np.zeros(len(effects)), 60, lambda level: 5))
     with pytest.raises(UserError, match="though both builds are one"):
         self_test.require()
 

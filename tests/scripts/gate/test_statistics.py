@@ -165,7 +165,7 @@ def test_signs_flipped_are_counted_exactly():
     assert st.flip_p(np.array([[np.nan, np.nan, 1.0], [0.0, 0.0, 0.0]])).tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("noise, cv", [(normal, 0.01), (heavy, 0.03)])
+@pytest.mark.parametrize("noise, cv", [(normal, 0.01), (stalls, 0.03)])
 def test_flipping_signs_keeps_the_goals_too(noise, cv):
     """G1 and G3 with fewer runs, as each confirmation counts its own signs."""
     random = np.random.default_rng(1)

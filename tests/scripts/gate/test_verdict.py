@@ -256,7 +256,7 @@ def test_less_room_before_memory_runs_out_fails():
         return [{**row, "metrics": {**row["metrics"], "headroom_bytes": {"value": left, "unit": "B", "n": 1}}}]
 
     def verdict_of(mode, base, candidate):
-        return next(f["verdict"] for f in compare(rows(mode, base), rows(mode, candidate)) if f["metric"] == "headroom_bytes")
+        return next(f["verdict"] for f in verdict.compare(rows(mode, base), rows(mode, candidate)) if f["metric"] == "headroom_bytes")
 
     assert verdict_of("sim", 10**9, 10**9 - 1) == "REGRESSED" and verdict_of("sim", 10**9, 10**9 + 1) == "CHANGED"
     assert verdict_of("sim", -10, -20) == "REGRESSED"  # does not fit, and less so

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from conftest import failed_row, make_coll_row, make_row, make_trace, many_rows
+from mb.errors import UserError
 from mb.main import main
 from mb.report import inputs, page, tables, timelines
 
@@ -233,6 +234,14 @@ def test_rows_bring_their_traces_along_once(row_file, tmp_path):
     rows, traces, notes = inputs.load([path, tmp_path / "t.json"])
     assert len(rows) == 2 and [row is not None for _, row in traces] == [True]
     assert notes == ["rows.jsonl names a trace that is not there: gone.json"]
+
+
+def test_a_verdict_may_lie_among_the_rows(row_file, tmp_path):
+    row_file([make_row()])
+    (tmp_path / "verdict.json").write_text(json.dumps({"exit": 0, "findings": []}))
+    assert len(inputs.load([tmp_path], tmp_path / "verdict.json")[0]) == 1
+    with pytest.raises(UserError, match="verdict.json"):
+        inputs.load([tmp_path])
 
 
 def test_bandwidths_are_of_collectives_that_had_their_links_to_themselves():

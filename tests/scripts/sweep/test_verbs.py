@@ -97,7 +97,10 @@ def test_the_folder_of_a_sweep_stands_for_its_results(mb, swept, tmp_path):
     mb("index", swept)
     assert len(rows.load([swept])) == 3
     code, told, _ = mb("rows", swept, "--json")
-    assert code == 0 and len(told.splitlines()) == 3
+    assert code == 0 and [json.loads(line)["sweep"]["point"]["n"] for line in told.splitlines()] == [1, 2, 3]
+    assert [row["sweep"]["point"]["n"] for row in rows.load([swept / "index.jsonl"])] == [1, 2, 3]  # and no hash's order
+    (swept / "plan.json").write_text("{")
+    assert len(rows.load([swept])) == 3
     assert mb("report", swept, "-o", tmp_path / "page.html")[0] == 0
     assert "SIGSEGV" in (tmp_path / "page.html").read_text()
 

@@ -5,6 +5,7 @@
 #include <cupti.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -31,6 +32,7 @@ struct Cupti {
   bool subscribed = false;
   std::vector<Bytes> records;
   std::size_t dropped = 0;
+  std::uint32_t host_calls = 0;
 };
 Cupti& cupti() {
   static auto* const state = new Cupti;
@@ -103,6 +105,40 @@ void done(const Activity& activity) {
   add_work<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, activity);
 }
 
+// Every n-th of these has no times, as of work.
+void host_call(const HostCall& did) {
+  const std::lock_guard lock(cupti().mutex);
+  const bool zero = is_every(cupti().settings.zero_every, ++cupti().host_calls);
+  const auto start = zero ? 0 : on_clock(did.start_ns), end = zero ? 0 : on_clock(did.end_ns);
+  const std::string_view name = did.call;
+  if (name == "cudaMalloc") {
+    CUpti_ActivityMemory4 memory{};
+    memory.kind = CUPTI_ACTIVITY_KIND_MEMORY2;
+    memory.memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
+    memory.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+    memory.bytes = did.bytes;
+    memory.timestamp = end;
+    return add(memory);
+  }
+  CUpti_ActivitySynchronization2 wait{};
+  wait.kind = CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
+  wait.type = name == "cudaStreamWaitEvent" ? CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT
+              : name == "cudaEventSynchronize"
+                  ? CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE
+                  : CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE;
+  wait.start = start;
+  wait.end = end;
+  add(wait);
+  if (cupti().host_calls % 8 != 1) return;
+  CUpti_ActivityOverhead3 overhead{};
+  overhead.kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
+  overhead.overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH;
+  overhead.start = start;
+  overhead.end = end;
+  overhead.overheadData = std::malloc(16);
+  add(overhead);
+}
+
 }  // namespace
 
 void reset_cupti(const CuptiSettings& settings) {
@@ -114,8 +150,9 @@ void reset_cupti(const CuptiSettings& settings) {
     cupti().timestamp = nullptr;
     cupti().subscribed = false;
     cupti().dropped = 0;
+    cupti().host_calls = 0;
   }
-  observe({submitted, done});
+  observe({submitted, done, host_call});
 }
 
 int pushes_left() { return static_cast<int>(pushed.size()); }
@@ -236,6 +273,12 @@ std::size_t bytes_of(CUpti_ActivityKind kind) {
       return sizeof(CUpti_ActivityMemset4);
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
       return sizeof(CUpti_ActivityExternalCorrelation);
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
+      return sizeof(CUpti_ActivitySynchronization2);
+    case CUPTI_ACTIVITY_KIND_MEMORY2:
+      return sizeof(CUpti_ActivityMemory4);
+    case CUPTI_ACTIVITY_KIND_OVERHEAD:
+      return sizeof(CUpti_ActivityOverhead3);
     default:
       return sizeof(CUpti_ActivityAPI);
   }

@@ -1,4 +1,5 @@
-// A TEST DOUBLE of the CUDA runtime, cuBLASLt and NCCL, on the host: what tests control about it.
+// A TEST DOUBLE of the CUDA runtime, cuBLASLt, cuDNN and NCCL, on the host: what tests control
+// about it.
 //
 // mb_cuda_emulation defines the functions of these libraries that Meshbench calls, and is linked
 // into test programs instead of them. Devices are imaginary, each stream is a thread that runs its
@@ -24,6 +25,7 @@ struct Settings {
   std::uint64_t seed = 1;
   int driver_version = 13000;  // 0: there is no driver
   int nccl_version = 0;        // of the library; 0: that of the header
+  int cudnn_version = 0;       // of the library; 0: that of the header, -1: there is none
   // Of communicators that do not block: how often one has to ask whether a call is through, which
   // launches nothing before.
   int nccl_polls = 0;
@@ -33,8 +35,9 @@ struct Settings {
 // did not free is forgotten.
 void reset(const Settings& settings = {});
 
-// The `call`-th call of `function` from now on, counted from 1, returns `error`, a cudaError_t or
-// cublasStatus_t as the function does; `sticky`: so does every later call of the device.
+// The `call`-th call of `function` from now on, counted from 1, returns `error`, a cudaError_t,
+// cublasStatus_t or cudnnStatus_t as the function does; `sticky`: so does every later call of the
+// device.
 void fail(const std::string& function, int call, int error, bool sticky = false);
 // The communicators that `device` has report `error`, an ncclResult_t, from now on, as after a link
 // is lost; what waits in their kernels waits on.

@@ -96,6 +96,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (const cudaError_t error = refuse_captured(stream, cudaErrorStreamCaptureIsolation))
       return error;
     submit_always(stream, [recording] { recording->wait(); });
+    tell_host("cudaStreamWaitEvent", mb::now_ns());
     return cudaSuccess;
   });
 }
@@ -109,7 +110,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t error = enter_runtime("cudaEventSynchronize")) return error;
   if (event->point()) return remember(cudaErrorCapturedEvent);
+  const std::int64_t start = mb::now_ns();
   if (const auto recording = event->recording()) recording->wait();
+  tell_host("cudaEventSynchronize", start);
   return enter_runtime("cudaEventSynchronize.done");
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {

@@ -209,7 +209,11 @@ const char* cudaGetErrorString(cudaError_t error) {
 // ---------------------------------------------------------------------------------------
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
-  return call("cudaMalloc", [&] { return allocate(current_device(), data, bytes); });
+  const std::int64_t start = mb::now_ns();
+  const cudaError_t error =
+      call("cudaMalloc", [&] { return allocate(current_device(), data, bytes); });
+  if (!error) tell_host("cudaMalloc", start, bytes);
+  return error;
 }
 cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
   return call("cudaMallocAsync", [&] { return allocate(device_of(stream), data, bytes); });
@@ -293,7 +297,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t error = enter_runtime("cudaStreamSynchronize")) return error;
   if (const cudaError_t error = refuse_captured(stream, cudaErrorStreamCaptureUnsupported))
     return remember(error);
+  const std::int64_t start = mb::now_ns();
   drain(stream);
+  tell_host("cudaStreamSynchronize", start);
   return enter_runtime("cudaStreamSynchronize.done");
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {

@@ -134,6 +134,15 @@ void observe(Observer observer) {
   state().observer = std::move(observer);
 }
 
+void tell_host(const char* call, std::int64_t start_ns, std::size_t bytes) {
+  std::function<void(const HostCall&)> host;
+  {
+    const std::lock_guard lock(state().mutex);
+    host = state().observer.host;
+  }
+  if (host) host({call, bytes, start_ns, now_ns()});
+}
+
 cudaError_t submit(cudaStream_t stream, Activity activity, std::function<void()> work) {
   CUstream_st& on = stream_of(stream);
   activity.device = on.device;

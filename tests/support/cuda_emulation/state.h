@@ -68,11 +68,21 @@ struct Activity {
   int kind = 0;                   // cudaMemcpyKind of a copy
   std::int64_t start_ns = 0, end_ns = 0;
 };
-// Both may be empty: `submitted` is called on the submitting thread, `done` on the stream's.
+// What a call did to the host itself, on the thread that called: waits, allocations.
+struct HostCall {
+  const char* call = "";
+  std::size_t bytes = 0;
+  std::int64_t start_ns = 0, end_ns = 0;
+};
+// Each may be empty: `submitted` is called on the submitting thread, `done` on the stream's, `host`
+// on the one that calls.
 struct Observer {
   std::function<void(const Activity&)> submitted, done;
+  std::function<void(const HostCall&)> host;
 };
 void observe(Observer observer);
+// Tells the observer of a call that began at `start_ns` and ends now.
+void tell_host(const char* call, std::int64_t start_ns, std::size_t bytes = 0);
 
 // Up to Settings::most_delay_us, by the number of the piece.
 void sleep_before(std::uint32_t piece);

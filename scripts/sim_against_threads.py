@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""sim_against_threads.py MESHBENCH -o DIR [--seconds S]: steps of two rank threads beside their prediction in virtual time.
+
+Measures collectives and traces of a few cases on this machine, fits a machine to them (`meshbench fit`), and predicts
+cases that are none of these; then holds the predictions to the cases as they run. Calibration and cases take turns in
+rounds until --seconds are over, so that what disturbs the machine disturbs all alike. Writes rows.csv, summary.json,
+fit.json and steps.png to DIR. Exits with 0 when done, 2 for wrong use, 3 if a case fails.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import mean, median
+
+BASE = "model=gpt-1m"
+LINKS = {"fast": "intra:1GB/s,200us;inter:1GB/s,200us", "slow": "intra:0.25GB/s,500us;inter:0.25GB/s,500us"}
+# Shapes of all operations, by meshes and options that the sweep has in other combinations and with more micro-batches.
+CALIBRATION = (
+    "mesh=dp2 micro_batch=2 global_batch=8",
+    "mesh=dp2 micro_batch=2 global_batch=8 zero=1",
+    "mesh=dp2 micro_batch=2 global_batch=8 zero=3",
+    "mesh=dp2 micro_batch=1 global_batch=4",
+    "mesh=tp2 micro_batch=2 global_batch=4",
+    "mesh=tp2 micro_batch=2 global_batch=4 sequence_parallel=on",
+    "mesh=pp2 micro_batch=2 global_batch=6",
+    "mesh=pp2 micro_batch=1 global_batch=3",
+)
+SWEEP = (
+    "mesh=dp2 micro_batch=2 global_batch=16",
+    "mesh=dp2 micro_batch=2 global_batch=16 overlap=none",
+    "mesh=dp2 micro_batch=2 global_batch=16 bucket=64KiB",
+    "mesh=dp2 micro_batch=2 global_batch=32 zero=1",
+    "mesh=dp2 micro_batch=2 global_batch=16 zero=2",
+    "mesh=dp2 micro_batch=2 global_batch=16 zero=3",
+    "mesh=dp2 micro_batch=1 global_batch=16",
+    "mesh=dp2 micro_batch=2 global_batch=16 recompute=full",
+    "mesh=tp2 micro_batch=2 global_batch=8",
+    "mesh=tp2 micro_batch=2 global_batch=8 sequence_parallel=on",
+    "mesh=tp2 micro_batch=2 global_batch=8 recompute=full",
+    "mesh=pp2 micro_batch=2 global_batch=8 schedule=gpipe",
+    "mesh=pp2 micro_batch=2 global_batch=16 schedule=gpipe",
+    "mesh=pp2 micro_batch=2 global_batch=8",
+    "mesh=pp2 micro_batch=2 global_batch=16",
+    "mesh=pp2 micro_batch=1 global_batch=8",
+    "mesh=pp2 micro_batch=2 global_batch=8 schedule=interleaved chunks=2",
+    "mesh=pp2 micro_batch=2 global_batch=16 schedule=interleaved chunks=2",
+    "mesh=pp2 micro_batch=2 global_batch=8 schedule=zb-h1",
+    "mesh=pp2 micro_batch=2 global_batch=16 schedule=zb-h1",
+)
+
+
+def points():
+    """(name of the link, its shape, words of the case), all 40."""
+    return [(name, shape, f"{BASE} {words}") for name, shape in LINKS.items() for words in SWEEP]
+
+
+class Bench:
+    """Calls of the binary."""
+
+    def __init__(self, path, folder):
+        self.path, self.folder, self.calls = path, Path(folder), 0
+
+    def call(self, *words):
+        done = subprocess.run([self.path, *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"sim_against_threads: {' '.join(map(str, words))}: {done.stderr.strip()}", file=sys.stderr)
+            raise SystemExit(3)
+
+    def place(self, suffix):
+        self.calls += 1
+        return self.folder / f"{self.calls}{suffix}"
+
+    def row(self, words, *more):
+        path = self.place(".json")
+        self.call("run", *words.split(), *more, "-q", "-o", path)
+        return json.loads(path.read_text())
+
+    def step(self, shape, words):
+        """A measured step: median seconds and bubble of the recorded ones."""
+        return of_row(self.row(words, f"link={shape}", "verify=off", "warm_up=2", "steps=5", "--no-progress"))
+
+    def trace(self, words):
+        path = self.place(".trace.json")
+        self.call("run", *BASE.split(), *words.split(), f"link={LINKS['fast']}", "verify=off", "warm_up=2", "steps=1",
+                  "-q", "--no-progress", "--trace", path)
+        return path
+
+    def collectives(self, shape):
+        path = self.place(".jsonl")
+        self.call("coll", "op=all_reduce,all_gather,reduce_scatter,shift", "mesh=dp2", "size=1K:4M:x8", f"link={shape}",
+                  "call=stream", "in_place=out", "time_cap=20ms", "iterations=5,40", "check=off", "--json", "-o", path)
+        return path
+
+    def fit(self, shape_files, traces, out, report):
+        self.call("fit", *shape_files, *traces, "machine=cpu", "machine.fp32_tflops=0.3", "-o", out, "--report", report)
+        return out
+
+    def predict(self, machine, words):
+        row = self.row(words, "mode=sim", f"machine=@{machine}")
+        return (*of_row(row), row["prediction"]["modelled_ops"])
+
+
+def of_row(row):
+    return row["metrics"]["step_s"]["median"], row["metrics"]["bubble_fraction"].get("median")
+
+
+def measure(bench, seconds):
+    """Rounds of calibration and cases: collectives by link, traces, and steps by point."""
+    end = time.monotonic() + seconds
+    collectives, traces, steps, took = {name: [] for name in LINKS}, [], {point: [] for point in points()}, 0.0
+    while True:
+        start = time.monotonic()
+        for name, shape in LINKS.items():
+            collectives[name].append(bench.collectives(shape))
+        traces += [bench.trace(words) for words in CALIBRATION]
+        for point in steps:
+            steps[point].append(bench.step(*point[1:]))
+        took = max(took, time.monotonic() - start)
+        if time.monotonic() + took > end:
+            return collectives, traces, steps
+
+
+def results(bench, measured, out):
+    collectives, traces, steps = measured
+    machines = {name: bench.fit(collectives[name], traces, bench.place(".machine.json"), out / f"fit_{name}.json")
+                for name in LINKS}
+    rows = []
+    for point, runs in steps.items():
+        name, shape, words = point
+        seconds, bubble, modelled = bench.predict(machines[name], words)
+        step = median(s for s, _ in runs)
+        bubbles = [b for _, b in runs if b is not None]
+        rows.append({"link": shape, "case": words, "rounds": len(runs), "measured_ms": 1e3 * step,
+                     "fastest_ms": 1e3 * min(s for s, _ in runs), "slowest_ms": 1e3 * max(s for s, _ in runs),
+                     "predicted_ms": 1e3 * seconds, "error_pct": 100 * (seconds / step - 1),
+                     "measured_bubble_pct": 100 * median(bubbles) if bubbles else None,
+                     "predicted_bubble_pct": None if bubble is None else 100 * bubble, "modelled_ops": modelled})
+    return rows
+
+
+def summary(rows):
+    errors = [row["error_pct"] for row in rows]
+    bubbles = [row["predicted_bubble_pct"] - row["measured_bubble_pct"] for row in rows if row["measured_bubble_pct"] is not None]
+    sizes = [abs(e) for e in errors]
+    return {"points": len(rows), "step_mean_error_pct": mean(sizes), "step_median_error_pct": median(sizes),
+            "step_largest_error_pct": max(sizes), "step_bias_pct": mean(errors), "bubbles": len(bubbles),
+            "bubble_mean_error_points": mean(map(abs, bubbles)), "bubble_largest_error_points": max(map(abs, bubbles)),
+            "spread_between_rounds_pct": 100 * mean(row["slowest_ms"] / row["fastest_ms"] - 1 for row in rows)}
+
+
+def draw(rows, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.4))
+    axes = (("dp2", "#1f5fa8", "o"), ("tp2", "#d97706", "s"), ("pp2", "#2e7d32", "^"))
+    for panel, key, unit in ((panels[0], "ms", "step, ms"), (panels[1], "bubble_pct", "bubble, % of the pipeline's window")):
+        ends = []
+        for mesh, colour, marker in axes:
+            some = [r for r in rows if f"mesh={mesh} " in r["case"] and r[f"measured_{key}"] is not None]
+            if not some:
+                continue
+            x, y = ([r[f"{kind}_{key}"] for r in some] for kind in ("measured", "predicted"))
+            spread = [[r["measured_ms"] - r["fastest_ms"] for r in some], [r["slowest_ms"] - r["measured_ms"] for r in some]]
+            panel.errorbar(x, y, xerr=spread if key == "ms" else None, fmt=marker, color=colour, ms=5, lw=0.8, alpha=0.8, label=mesh)
+            ends += x + y
+        low, high = 0.9 * min(ends), 1.05 * max(ends)
+        panel.plot([low, high], [low, high], color="black", lw=0.8)
+        panel.set(xlabel=f"measured {unit}", ylabel=f"predicted {unit}")
+        if key == "ms":
+            panel.set(xscale="log", yscale="log")
+        panel.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("meshbench", help="the binary")
+    parser.add_argument("-o", "--out", required=True, metavar="DIR")
+    parser.add_argument("--seconds", type=float, default=180, help="to spend on rounds; one is always run [180]")
+    args = parser.parse_args(argv)
+    out = Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(args.meshbench, folder)
+        rows = results(bench, measure(bench, args.seconds), out)
+    with open(out / "rows.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    (out / "summary.json").write_text(json.dumps(summary(rows), indent=2) + "\n")
+    draw(rows, out / "steps.png")
+    print(json.dumps(summary(rows), indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
