@@ -18,6 +18,7 @@ void add_check(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_theory(CLI::App& app);
 void add_place(CLI::App& app);
+void add_choose(CLI::App& app);
 void add_traffic(CLI::App& app);
 void add_memory(CLI::App& app);
 void add_coll(CLI::App& app);

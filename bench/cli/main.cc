@@ -37,6 +37,7 @@ int guarded(int argc, char** argv) {
   mb::add_plan(app);
   mb::add_theory(app);
   mb::add_place(app);
+  mb::add_choose(app);
   mb::add_traffic(app);
   mb::add_memory(app);
   mb::add_coll(app);
