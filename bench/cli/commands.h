@@ -14,6 +14,8 @@ namespace mb {
 void add_run(CLI::App& app);
 void add_sim(CLI::App& app);
 void add_predict(CLI::App& app);
+void add_compare(CLI::App& app);
+void add_scaling(CLI::App& app);
 void add_check(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_theory(CLI::App& app);

@@ -33,6 +33,8 @@ int guarded(int argc, char** argv) {
   mb::add_run(app);
   mb::add_sim(app);
   mb::add_predict(app);
+  mb::add_compare(app);
+  mb::add_scaling(app);
   mb::add_check(app);
   mb::add_plan(app);
   mb::add_theory(app);
