@@ -30,6 +30,7 @@ ORDER = [
     "bench/report",
     "bench/doctor",
     "bench/coll",
+    "bench/choose",
     "bench/fit",
     "bench/cli",
     "bench/micro",

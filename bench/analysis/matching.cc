@@ -39,9 +39,10 @@ class Matcher {
   Matcher(const Plan& plan, const Timeline& timeline)
       : plan_(plan), timeline_(timeline), lanes_(lanes_of(plan, timeline)) {
     for (const Program& program : plan.programs) calls_.push_back(calls_of(program));
-    for (const std::vector<Span>& lane : timeline.lanes) {
-      std::vector<std::int64_t>& starts = arrivals_.emplace_back(lane.size());
-      std::transform(lane.begin(), lane.end(), starts.begin(), [](Span s) { return s.start_ns; });
+    for (int lane = 0; lane < static_cast<int>(lanes_.size()); ++lane) {
+      std::vector<Participant>& last = last_.emplace_back(timeline.lanes[lane].size());
+      for (std::size_t id = 0; id < last.size(); ++id)
+        last[id] = {lane, static_cast<InstructionId>(id)};
     }
   }
 
@@ -56,7 +57,7 @@ class Matcher {
     }
   }
 
-  Arrivals take_arrivals() { return std::move(arrivals_); }
+  LastParticipants take_last() { return std::move(last_); }
   std::vector<Message> take_messages() { return std::move(messages_); }
 
  private:
@@ -75,10 +76,9 @@ class Matcher {
       calls.push_back(&found->second);
     }
     for (std::size_t k = 0; k < ids.size(); ++k) {
-      std::int64_t last = timeline_.lanes[lanes[0]][(*calls[0])[k]].start_ns;
-      for (std::size_t j = 1; j < lanes.size(); ++j)
-        last = std::max(last, timeline_.lanes[lanes[j]][(*calls[j])[k]].start_ns);
-      for (std::size_t j = 0; j < lanes.size(); ++j) arrivals_[lanes[j]][(*calls[j])[k]] = last;
+      Participant last{lanes[0], (*calls[0])[k]};
+      for (std::size_t j = 1; j < lanes.size(); ++j) last = later(last, {lanes[j], (*calls[j])[k]});
+      for (std::size_t j = 0; j < lanes.size(); ++j) last_[lanes[j]][(*calls[j])[k]] = last;
     }
   }
 
@@ -96,10 +96,14 @@ class Matcher {
             ", which has ", count, " to match");
     for (std::size_t k = 0; k < ids.size(); ++k) {
       const InstructionId other = found->second[k];
-      std::int64_t& arrival = arrivals_[lane][ids[k]];
-      arrival = std::max(arrival, timeline_.lanes[peer_lane][other].start_ns);
+      last_[lane][ids[k]] = later({lane, ids[k]}, {peer_lane, other});
       if (side == &StageCalls::sends) messages_.push_back({peer_lane, lane, other, ids[k]});
     }
+  }
+
+  // The one that came later; the first of two that came at once.
+  Participant later(Participant a, Participant b) const {
+    return timeline_.lanes[b.lane][b.id].start_ns > timeline_.lanes[a.lane][a.id].start_ns ? b : a;
   }
 
   const Plan& plan_;
@@ -107,7 +111,7 @@ class Matcher {
   std::vector<Lane> lanes_;
   std::vector<StageCalls> calls_;
   std::set<std::pair<CallKey, std::vector<int>>> done_;
-  Arrivals arrivals_;
+  LastParticipants last_;
   std::vector<Message> messages_;
 };
 
@@ -185,10 +189,20 @@ CommAxes comm_axes(const Plan& plan) {
   return axes;
 }
 
-Arrivals last_arrivals(const Plan& plan, const Timeline& timeline) {
+LastParticipants last_participants(const Plan& plan, const Timeline& timeline) {
   Matcher matcher(plan, timeline);
   matcher.run();
-  return matcher.take_arrivals();
+  return matcher.take_last();
+}
+
+Arrivals last_arrivals(const Plan& plan, const Timeline& timeline) {
+  Arrivals arrivals;
+  for (const std::vector<Participant>& last : last_participants(plan, timeline)) {
+    std::vector<std::int64_t>& starts = arrivals.emplace_back();
+    starts.reserve(last.size());
+    for (const Participant& p : last) starts.push_back(timeline.lanes[p.lane][p.id].start_ns);
+  }
+  return arrivals;
 }
 
 std::vector<Message> messages(const Plan& plan, const Timeline& timeline) {

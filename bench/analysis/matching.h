@@ -39,6 +39,14 @@ std::string axis_name(const Instruction& instruction);  // "" for anything else
 using Arrivals = std::vector<std::vector<std::int64_t>>;
 Arrivals last_arrivals(const Plan& plan, const Timeline& timeline);
 
+// [lane][instruction]: who that last participant was; an instruction itself for anything else.
+struct Participant {
+  int lane = 0;
+  InstructionId id = kNone;
+};
+using LastParticipants = std::vector<std::vector<Participant>>;
+LastParticipants last_participants(const Plan& plan, const Timeline& timeline);
+
 // A send and the receive that takes it, by lane and instruction; one entry for every lane's
 // receives. Throws Error as last_arrivals does.
 struct Message {

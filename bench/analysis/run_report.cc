@@ -62,6 +62,7 @@ RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults&
   report.metrics = step_metrics(steps, work);
   report.ranks = rank_spreads(steps);
   report.breakdown = breakdown(steps);
+  report.critical_path = critical_path(plan, results.timelines, results.clock_uncertainty_ns);
   add_stages(shape, steps, report);
   report.bubble = bubble_form(
       shape.mesh, shape.options,

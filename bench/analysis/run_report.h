@@ -9,6 +9,7 @@
 #include "bench/analysis/breakdown.h"
 #include "bench/analysis/bubble_form.h"
 #include "bench/analysis/collectives.h"
+#include "bench/analysis/critical_path.h"
 #include "bench/analysis/memory.h"
 #include "bench/analysis/metrics.h"
 #include "bench/analysis/step_shape.h"
@@ -40,6 +41,7 @@ struct RunReport {
   std::vector<Metric> metrics;    // with memory, loss and gradient norm
   std::vector<RankSpread> ranks;
   Breakdown breakdown;
+  CriticalPath critical_path;
   std::vector<StageReport> stages;
   // Of one micro-batch on a stage, mean over stages; weight gradients by themselves, where the
   // schedule has slots for them, are part of backward.

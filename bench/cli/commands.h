@@ -14,10 +14,13 @@ namespace mb {
 void add_run(CLI::App& app);
 void add_sim(CLI::App& app);
 void add_predict(CLI::App& app);
+void add_compare(CLI::App& app);
+void add_scaling(CLI::App& app);
 void add_check(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_theory(CLI::App& app);
 void add_place(CLI::App& app);
+void add_choose(CLI::App& app);
 void add_traffic(CLI::App& app);
 void add_memory(CLI::App& app);
 void add_coll(CLI::App& app);

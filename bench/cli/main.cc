@@ -33,10 +33,13 @@ int guarded(int argc, char** argv) {
   mb::add_run(app);
   mb::add_sim(app);
   mb::add_predict(app);
+  mb::add_compare(app);
+  mb::add_scaling(app);
   mb::add_check(app);
   mb::add_plan(app);
   mb::add_theory(app);
   mb::add_place(app);
+  mb::add_choose(app);
   mb::add_traffic(app);
   mb::add_memory(app);
   mb::add_coll(app);

@@ -1,13 +1,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <ostream>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/explained_case.h"
 #include "bench/cli/measure.h"
 #include "bench/cli/place_text.h"
 #include "bench/cli/ranks.h"
-#include "bench/report/output.h"
 #include "parallel/exec/sim_executor.h"
 #include "parallel/plan/validate.h"
 #include "parallel/strategy/step.h"
@@ -88,16 +87,6 @@ void measure_all(std::vector<PlacedOrder>& placed) {
       for (const Timeline& timeline : measured.results.timelines)
         p.measured_s.push_back(seconds_of(timeline));
     }
-  }
-}
-
-void write_rows(const std::string& path, const std::vector<Json>& rows) {
-  try {
-    write_whole(path, [&](std::ostream& out) {
-      for (const Json& row : rows) out << to_line(row);
-    });
-  } catch (const Error& error) {
-    throw Exit(kExitNoData, error.what());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/explained_case.h"
 #include "bench/cli/variation.h"
 #include "bench/report/json.h"
 #include "parallel/exec/predict.h"
@@ -36,9 +37,7 @@ Json row_of(const Case& c, const Prediction& p) {
 
 Json predict_line(const std::string& line) {
   try {
-    std::vector<std::string> words = split_words(line);
-    words.push_back("mode=sim");
-    const Case c = parse_case(words);
+    const Case c = parse_case(in_virtual_time(split_words(line)));
     return row_of(c, predict(c.model, c.mesh, c.options, c.machine, c.stack, variation_of(c)));
   } catch (const Error& error) {
     return {{"case", line}, {"error", error.what()}};
@@ -50,11 +49,15 @@ void predict_file(const std::string& path) {
   if (path != "-") file.open(path);
   if (path != "-" && !file) throw Exit(kExitNoData, cat(path, " cannot be read"));
   std::istream& in = path == "-" ? std::cin : file;
+  bool any = false;
   for (std::string line; std::getline(in, line);) {
     if (line.empty()) continue;
+    any = true;
     fmt::print("{}", to_line(predict_line(line)));
     std::fflush(stdout);
   }
+  if (!any)
+    throw Exit(kExitNoData, cat(path == "-" ? "stdin" : path, " has no case; give one a line"));
 }
 
 }  // namespace

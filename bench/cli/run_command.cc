@@ -8,6 +8,7 @@
 
 #include "bench/cli/case_params.h"
 #include "bench/cli/commands.h"
+#include "bench/cli/explained_case.h"
 #include "bench/cli/interrupt.h"
 #include "bench/cli/measure.h"
 #include "bench/cli/nearby_cases.h"
@@ -255,9 +256,8 @@ Measured measure_until_interrupted(const Case& c, const Flags& flags) {
 }
 
 void run(const Flags& flags, bool virtual_time) {
-  std::vector<std::string> words = flags.words;
-  if (virtual_time) words.push_back("mode=sim");
-  const Case c = launched(parse_case(words), "run");
+  const Case c =
+      launched(parse_case(virtual_time ? in_virtual_time(flags.words) : flags.words), "run");
   if (reports()) check_places(flags);
 
   const Peak peak = reports() ? peak_of(c) : Peak{};

@@ -86,6 +86,25 @@ std::string bubble_parts_text(const RunReport& report) {
   return text;
 }
 
+// "compute 81.2 % (matmul 70.3 %, other 10.9 %), tp 9.0 %, waiting for other stages 9.8 %".
+std::string critical_path_text(const CriticalPath& path, bool pipeline) {
+  const double window = std::max(1.0, static_cast<double>(path.window_ns));
+  const auto share = [&](std::int64_t ns) { return percent(static_cast<double>(ns) / window); };
+  std::string families, rest;
+  std::int64_t compute_ns = 0;
+  for (const PathPart& part : path.parts) {
+    if (static_cast<double>(part.total_ns) < 5e-5 * window) continue;
+    const bool compute = part.kind == "compute";
+    std::string name = part.text();
+    if (part.kind == "wait") name = pipeline ? "bubble and waiting" : "waiting for slower ranks";
+    if (compute) compute_ns += part.total_ns;
+    std::string& list = compute ? families : rest;
+    list += cat(list.empty() ? "" : ", ", name, " ", share(part.total_ns));
+  }
+  return cat("compute ", share(compute_ns), families.empty() ? "" : cat(" (", families, ")"),
+             rest.empty() ? "" : ", ", rest);
+}
+
 // "1024 -> 512, 1 step skipped"
 std::string loss_scale_text(const std::vector<Training>& training) {
   const auto skipped = std::count_if(training.begin(), training.end(),
@@ -172,6 +191,7 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
                                percent(report.bubble->of_window()), bubble_source(c.options))
                  : "not known in theory: " + no_bubble_form(c.options));
   }
+  line("critical path", critical_path_text(report.critical_path, c.mesh.size(Axis::pp) > 1));
   if (!measured.training.empty()) {
     line("loss",
          fmt::format("{:.4f} -> {:.4f} in {} steps{}", measured.training.front().loss,

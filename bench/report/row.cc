@@ -132,6 +132,20 @@ Json to_json(const Breakdown& breakdown) {
   return json;
 }
 
+Json to_json(const CriticalPath& path, int steps) {
+  const auto window = static_cast<double>(path.window_ns);
+  Json parts = Json::array();
+  for (const PathPart& part : path.parts) {
+    const auto ns = static_cast<double>(part.total_ns);
+    parts.push_back({{"kind", part.kind},
+                     {"name", part.name.empty() ? Json(nullptr) : Json(part.name)},
+                     {"total_ns", part.total_ns},
+                     {"mean_s", 1e-9 * ns / std::max(1, steps)},
+                     {"share", ratio(ns, window)}});
+  }
+  return {{"window_ns", path.window_ns}, {"parts", std::move(parts)}};
+}
+
 Json to_json(const CollectiveProfile& p) {
   Json json = {{"axis", p.axis},
                {"kind", p.kind},
@@ -192,14 +206,6 @@ Json list_of(const std::vector<T>& items, const More&... more) {
   return json;
 }
 
-Json convention_json(FlopConvention convention) {
-  const bool megatron = convention == FlopConvention::megatron;
-  return {{"name", name_of(convention)},
-          {"source", megatron ? "Megatron-LM, training.py: 6 per matmul weight, padded vocabulary, "
-                                "causal half of attention"
-                              : "Chowdhery et al., PaLM, 2022, appendix B: 6 N + 12 L h s"}};
-}
-
 Json theory_json(const StepShape& shape, const RunReport& report) {
   Json json = {{"bubble_fraction", nullptr},
                {"bubble_over_ideal", nullptr},
@@ -236,6 +242,14 @@ Json to_json(const MemoryRow& row) {
 }
 
 }  // namespace
+
+Json to_json(FlopConvention convention) {
+  const bool megatron = convention == FlopConvention::megatron;
+  return {{"name", name_of(convention)},
+          {"source", megatron ? "Megatron-LM, training.py: 6 per matmul weight, padded vocabulary, "
+                                "causal half of attention"
+                              : "Chowdhery et al., PaLM, 2022, appendix B: 6 N + 12 L h s"}};
+}
 
 Json to_json(const Metric& metric) {
   Metric m = metric;
@@ -321,7 +335,7 @@ void add_step(Json& row, const StepShape& shape, const RunReport& report, const 
   row["virtual_time"] = step.virtual_time;
   row["steps"] = {{"warm_up", step.warm_up_steps}, {"measured", report.breakdown.steps}};
   row["mesh"] = to_json(shape.mesh);
-  row["convention"] = convention_json(step.convention);
+  row["convention"] = to_json(step.convention);
   row["peak"] = {{"flops_per_s", or_null(step.peak_flops_per_s)},
                  {"devices", step.devices},
                  {"dtype", name_of(shape.options.dtype)},
@@ -331,6 +345,7 @@ void add_step(Json& row, const StepShape& shape, const RunReport& report, const 
   row["theory"] = theory_json(shape, report);
   row["stages"] = list_of(report.stages, report.axes);
   row["breakdown"] = to_json(report.breakdown);
+  row["critical_path"] = to_json(report.critical_path, report.breakdown.steps);
   row["collectives"] = list_of(report.collectives);
   row["link_fits"] = list_of(report.link_fits);
   row["memory"] = to_json(report.memory);

@@ -50,6 +50,7 @@ struct RowStep {
 void add_step(Json& row, const StepShape& shape, const RunReport& report, const RowStep& step);
 
 Json to_json(const Metric& metric);
+Json to_json(FlopConvention convention);  // with its source
 Json to_json(const Mesh& mesh);
 Json to_json(const MemoryReport& memory);
 

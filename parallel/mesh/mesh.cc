@@ -22,12 +22,12 @@ constexpr std::int64_t kMostRanks = 1 << 20;
 int index_of(Axis axis) { return static_cast<int>(axis); }
 bool spans(Group group, Axis axis) { return (group.axes >> index_of(axis) & 1) != 0; }
 
-Axis axis_named(std::string_view name, std::string_view whole) {
+Axis axis_named(std::string_view name, std::string_view subject, std::string_view whole) {
   for (const Axis axis : kAllAxes) {
     if (name_of(axis) == name) return axis;
   }
-  throw Error(
-      cat("'", whole, "': unknown axis '", name, "'; known are rdp, dp, pp, cp, ep and tp"));
+  throw Error(cat(subject, " '", whole, "': unknown axis '", name,
+                  "'; known are rdp, dp, pp, cp, ep and tp"));
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -94,7 +94,7 @@ Mesh Mesh::parse(std::string_view text) {
     const std::size_t letters = std::min(part.find_first_of("0123456789-+"), part.size());
     require(letters > 0, "mesh '", text, "': '", part,
             "' names no axis; write axes with sizes, as in dp2.pp4.tp2, or 1 for one rank");
-    const Axis axis = axis_named(part.substr(0, letters), text);
+    const Axis axis = axis_named(part.substr(0, letters), "mesh", text);
     require((seen >> index_of(axis) & 1) == 0, "mesh '", text, "': ", name_of(axis),
             " is there twice; give each axis once");
     seen |= 1u << index_of(axis);
@@ -109,7 +109,7 @@ void Mesh::set_order(std::string_view text) {
   std::vector<Axis> order;
   const char separator = text.find(',') == std::string_view::npos ? '-' : ',';
   for (const std::string_view part : split(text, separator)) {
-    const Axis axis = axis_named(part, text);
+    const Axis axis = axis_named(part, "order", text);
     require(std::find(order.begin(), order.end(), axis) == order.end(), "order '", text,
             "': ", part, " is there twice; give each axis once");
     order.push_back(axis);

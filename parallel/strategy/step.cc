@@ -78,7 +78,7 @@ void check_context_ranks(const ModelConfig& model, const Mesh& mesh, const StepO
           " does not divide into ", parts,
           options.context == ContextKind::ring ? " parts, two for each context rank (zig-zag)"
                                                : " parts, one for each context rank",
-          "; legal cp: ", divisors(model.sequence / (parts / cp)));
+          "; legal cp: ", divisors(std::max<std::int64_t>(1, model.sequence / (parts / cp))));
   if (options.context == ContextKind::ring) return;
   const std::int64_t heads = model.heads / mesh.size(Axis::tp),
                      kv_heads = local_kv_heads(model, mesh.size(Axis::tp));

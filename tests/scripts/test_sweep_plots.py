@@ -108,6 +108,27 @@ def test_scaling_draws_medians_the_ideal_line_and_who_ran_out_of_memory():
     assert low[2, 4] == [50, 40] and (1,) in low
 
 
+def predicted_at(devices, shares):
+    row = of_mesh(f"dp{devices}", mfu=0.4, mode="sim", global_batch=8 * devices)
+    row["suite"] = "scaling"
+    row["metrics"]["tokens_per_s"] = metric_of([100 * devices], "token/s")
+    row["metrics"]["step_s"] = metric_of([1.0], "s")
+    row["prediction"] = {"step_low_s": 0.8, "step_high_s": 1.25}
+    row["explained"] = {"parts": [{"kind": kind, "name": name, "seconds": share, "share": share}
+                                  for (kind, name), share in shares.items()]}
+    return row
+
+
+def test_scaling_of_predictions_draws_their_intervals_and_what_steps_are_made_of():
+    few = {("compute", "matmul"): 0.7, ("compute", "other"): 0.2, ("exposed", "dp"): 0.1}
+    many = {("compute", "matmul"): 0.5, ("exposed", "dp"): 0.3, ("wait", None): 0.2}
+    upper, _, shares = scaling.scaling([predicted_at(2, few), predicted_at(4, many)]).axes
+    bar = upper.containers[0].lines[2][0].get_segments()
+    assert [list(ends[:, 1]) for ends in bar] == [[160, 250], [320, 500]]
+    tops = [max(stack.get_paths()[0].vertices[:, 1]) for stack in shares.collections]
+    assert tops == pytest.approx([90, 100 if len(tops) == 2 else 90, 100][:len(tops)], abs=15) and len(tops) == 3
+
+
 def test_scaling_wants_rows_that_differ_in_devices_alone():
     with pytest.raises(look.NoData, match="global_batch="):
         scaling.scaling([make_row("dp2")])

@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 
 from mb import rows as rows_of
-from mb.figures import look, series
+from mb.figures import breakdown, look, series
 
 OOM = ("oom", "oom_predicted")
 IGNORED = ("mesh", "micro_batch", "global_batch", "order", "nodes", "ranks_per_node")
@@ -31,29 +31,35 @@ def curves(rows):
 
 
 def scaling(rows):
-    """Upper panels: tokens a second with the ideal line; lower: MFU, and which worlds ran out of memory."""
+    """Upper panels: tokens a second with the ideal line; then MFU, and which worlds ran out of memory; of predicted
+    rows (meshbench scaling) also what the step is made of."""
     look.measured(rows)
-    rows = [row for row in rows if row["suite"] == "step" and "global_batch" in row["params"]
+    rows = [row for row in rows if row["suite"] in ("step", "scaling") and "global_batch" in row["params"]
             and (row["status"] in OOM or row["status"] == "ok" and rows_of.metric(row, "mfu"))]
     found = {kind: lines for kind, lines in curves(rows).items() if lines}
     if not found:
         raise look.NoData("no two rows differ in the number of ranks alone, at the same global_batch= or the same a rank; "
                           "run mesh=dp1, dp2, dp4 ... with one global_batch=")
-    figure = look.new_figure(5.4 * len(found) + 4.6, 7.4, "Scaling over devices")
-    panels = figure.subplots(2, len(found), squeeze=False, sharex="col")
+    explained = any("explained" in row for row in rows)
+    height = 3 if explained else 2
+    figure = look.new_figure(5.4 * len(found) + 4.6, 3.7 * height, "Scaling over devices")
+    panels = figure.subplots(height, len(found), squeeze=False, sharex="col")
     handles, notes = {}, []
-    for (upper, lower), (kind, lines) in zip(zip(*panels), found.items()):
+    for (upper, lower, *shares), (kind, lines) in zip(zip(*panels), found.items()):
         lines, rest = series.first(lines, f"lines of {kind} scaling")
         notes += rest
         for at, (name, worlds) in enumerate(lines.items()):
             handles[f"{kind}: {name}"] = _line(upper, lower, at, worlds, handles)
-        _axes(upper, lower, kind, {w for worlds in lines.values() for w in worlds})
+        _axes([upper, lower, *shares], kind, {w for worlds in lines.values() for w in worlds})
+        if shares:
+            _shares(shares[0], next(iter(lines.values())), handles)
     figure.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=8)
     conventions = sorted({f"{row['convention']['name']} convention" for row in rows if "convention" in row})
     peaks = sorted({f"{row['peak']['flops_per_s'] / 1e12:.4g} TFLOP/s {row['peak']['dtype']}" for row in rows if "peak" in row})
     look.annotate(figure, [
         f"Points: the best row of a number of devices, median of {look.samples_text(rows, 'step_s')} steps, whiskers slowest "
-        "and fastest. Grey: ideal, from the smallest.",
+        "and fastest; of predicted ones, what 80 % should lie in. Grey: ideal, from the smallest.",
+        *(["At the bottom: shares of the step along its critical path, of the first line."] if explained else []),
         f"MFU ({', '.join(conventions)}, nothing recomputed counts) of {', '.join(peaks[:3])} a device. x at the bottom: "
         "every row of that number ran, or would run, out of memory.", *notes], rows)
     return figure
@@ -70,9 +76,9 @@ def _line(upper, lower, at, worlds, handles):
     look_of = {**series.style(at), "markersize": 5, "linewidth": 1.4, "capsize": 3}
     shown = None
     for ax, name, factor in ((upper, "tokens_per_s", 1), (lower, "mfu", 100)):
-        values = [rows_of.metric(row, name) for row in ran.values()]
-        y = [factor * v["value"] for v in values]
-        ends = [[factor * (v["value"] - v["min"]) for v in values], [factor * (v["max"] - v["value"]) for v in values]]
+        y = [factor * rows_of.value(row, name) for row in ran.values()]
+        spread = [_spread(row, name) for row in ran.values()]
+        ends = [[factor * (value - low) for value, low, _ in spread], [factor * (high - value) for value, _, high in spread]]
         shown = ax.errorbar(list(ran), y, yerr=ends, **look_of)
         if ax is upper and ran:
             start = min(ran)
@@ -87,13 +93,51 @@ def _line(upper, lower, at, worlds, handles):
     return shown
 
 
-def _axes(upper, lower, kind, worlds):
+def _spread(row, name):
+    """(value, low, high) of a rate: of measured steps the slowest and fastest, of a predicted one its interval."""
+    metric = rows_of.metric(row, name)
+    if row["suite"] != "scaling":
+        return metric["value"], metric["min"], metric["max"]
+    step, interval = rows_of.value(row, "step_s"), row["prediction"]
+    return (metric["value"], metric["value"] * step / interval["step_high_s"],
+            metric["value"] * step / interval["step_low_s"])
+
+
+def _look_of(part):
+    """(colour, hatch, legend) of a part of an explained step."""
+    if part["kind"] == "exposed":
+        return breakdown.AXIS_COLOURS.get(part["name"], look.GREY), "", f"exposed {part['name']}"
+    return {"compute": (look.BLUE, "", "compute"), "recompute": (look.BLUE, "//", "recompute"),
+            "optimizer": (look.GREEN, "..", "optimizer"), "copy": (look.VERMILION, "xx", "memory copies"),
+            "wait": (look.PALE, "++", "bubble and waiting"), "host": ("#FFFFFF", "", "host")}[part["kind"]]
+
+
+def _shares(ax, worlds, handles):
+    """Stacked shares of the steps of one line; families of computation as one."""
+    ran = {w: row for w, group in worlds.items() if (row := best(group)) and "explained" in row}
+    stacks = defaultdict(dict)
+    for at, row in ran.items():
+        for part in row["explained"]["parts"]:
+            stack = stacks[_look_of(part)]
+            stack[at] = stack.get(at, 0) + 100 * part["share"]
+    level = dict.fromkeys(ran, 0.0)
+    for (colour, hatch, legend), stack in stacks.items():
+        below = list(level.values())
+        level = {at: level[at] + stack.get(at, 0) for at in ran}
+        handles[legend] = ax.fill_between(list(ran), below, list(level.values()), facecolor=colour, hatch=hatch,
+                                          edgecolor="black", linewidth=0.4)
+    ax.set_ylim(0, 100)
+    ax.set_ylabel("share of the step (%)")
+
+
+def _axes(panels, kind, worlds):
+    upper, lower = panels[:2]
     upper.set_title(f"{kind} scaling: " + ("the same batch" if kind == "strong" else "the batch grows with the devices"))
     upper.set_yscale("log")
     upper.set_ylabel("throughput (tokens/s)")
     lower.set_ylabel("MFU (%)")
     lower.set_ylim(0, max(10, 1.1 * lower.get_ylim()[1]))
-    lower.set_xlabel("devices")
-    for ax in (upper, lower):
+    panels[-1].set_xlabel("devices")
+    for ax in panels:
         series.log2_ticks(ax, worlds)
         series.grid_lines(ax)

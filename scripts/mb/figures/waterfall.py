@@ -6,6 +6,11 @@ from mb.figures import breakdown, look, series
 def parts(row):
     """{legend of a part: seconds}, which add up to the step."""
     found = {}
+    if "explained" in row:
+        for part in row["explained"]["parts"]:
+            name = {"exposed": f"exposed {part['name']}", "wait": "bubble and waiting"}.get(part["kind"], part["name"] or part["kind"])
+            found[name] = found.get(name, 0) + part["seconds"]
+        return found
     for part in row["breakdown"]["parts"]:
         legend = breakdown.look_of(part["name"], part["axis"])[2]
         found[legend] = found.get(legend, 0) + part["mean_s"]
@@ -25,7 +30,7 @@ def changes(base, candidate):
 def waterfall(rows):
     """The first row's step, the change of each part, the second row's step."""
     ok, notes = look.measured(rows)
-    ok = [row for row in ok if "breakdown" in row]
+    ok = [row for row in ok if "breakdown" in row or "explained" in row]
     if len(ok) != 2:
         raise look.NoData(f"a waterfall goes from one step to another, but there {'is' if len(ok) == 1 else 'are'} {len(ok)}; "
                           "give two rows, or choose two with --where")

@@ -28,7 +28,7 @@ TEST(MeshText, RoundTripsInItsOwnOrder) {
 TEST(MeshText, RefusesWhatIsNoMesh) {
   const auto message = [](std::string_view text) { return message_of([&] { Mesh::parse(text); }); };
   EXPECT_EQ(message("dp2.xp4"),
-            "'dp2.xp4': unknown axis 'xp'; known are rdp, dp, pp, cp, ep and tp");
+            "mesh 'dp2.xp4': unknown axis 'xp'; known are rdp, dp, pp, cp, ep and tp");
   EXPECT_EQ(message("dp0"),
             "mesh 'dp0': 'dp0' wants a size of at least 1 after the axis, as in dp2.pp4.tp2");
   EXPECT_EQ(message("dp2.dp4"), "mesh 'dp2.dp4': dp is there twice; give each axis once");
@@ -74,7 +74,8 @@ TEST(MeshOrder, RefusesUnknownRepeatedAndMissingAxes) {
     Mesh mesh = Mesh::parse("dp2.tp2");
     return message_of([&] { mesh.set_order(order); });
   };
-  EXPECT_EQ(message("tp-xp"), "'tp-xp': unknown axis 'xp'; known are rdp, dp, pp, cp, ep and tp");
+  EXPECT_EQ(message("tp-xp"),
+            "order 'tp-xp': unknown axis 'xp'; known are rdp, dp, pp, cp, ep and tp");
   EXPECT_EQ(message("tp-dp-tp"), "order 'tp-dp-tp': tp is there twice; give each axis once");
   EXPECT_EQ(message("tp-pp"),
             "order 'tp-pp' leaves out dp, which has 2 ranks; name every axis of the mesh, fastest "
