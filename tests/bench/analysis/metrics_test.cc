@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/bench/synthetic.h"
+#include "workloads/base/error.h"
 
 namespace mb {
 namespace {

@@ -8,6 +8,7 @@
 #include "bench/analysis/breakdown.h"
 #include "bench/analysis/bubble_form.h"
 #include "tests/bench/synthetic.h"
+#include "workloads/base/error.h"
 
 namespace mb {
 namespace {
