@@ -48,13 +48,14 @@ double& part_of(std::vector<ExplainedPart>& parts, const ExplainedPart& like) {
 Explained explain(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
                   const Machine& machine, const Stack& stack) {
   Explained out{.prediction = predict(model, mesh, options, machine, stack)};
-  const Rounds rounds = rounds_of(mesh, options);
+  const int walked = out.prediction.simulated_micro_batches;
   StepOptions some = options;
-  some.micro_batches = rounds.walked;
+  some.micro_batches = walked;
   out.parts = path_of(model, mesh, some, machine, stack);
-  if (rounds.walked < options.micro_batches) {
-    some.micro_batches -= rounds.round;
-    const double more = 1.0 * (options.micro_batches - rounds.walked) / rounds.round;
+  if (walked < options.micro_batches) {
+    const int round = rounds_of(mesh, options).round;
+    some.micro_batches -= round;
+    const double more = 1.0 * (options.micro_batches - walked) / round;
     const std::vector<ExplainedPart> whole = out.parts;
     for (const ExplainedPart& part : whole) part_of(out.parts, part) += more * part.seconds;
     for (const ExplainedPart& part : path_of(model, mesh, some, machine, stack))
