@@ -155,7 +155,10 @@ class Searcher {
       done[i].form_s = scored.form_s;
       done[i].walk_s = batch[i].walk_s;
     });
-    for (const Simulated& one : done) add(one);
+    for (const Simulated& one : done) {
+      layers_ += space_.question().model.layers * one.prediction.simulated_micro_batches;
+      add(one);
+    }
   }
 
   // Those of `walked` that may be among the fastest, from the fastest walk on.
@@ -168,7 +171,7 @@ class Searcher {
       for (; next < walked.size() && batch.size() < kBatch; ++next) {
         if (walked[next].least_s <= bound()) batch.push_back(walked[next]);
       }
-      if (result_.simulated >= limits_.most) {
+      if (result_.simulated >= limits_.most || layers_ >= limits_.most_layers) {
         result_.left += static_cast<std::int64_t>(batch.size());
       } else {
         simulate_batch(batch);
@@ -242,6 +245,7 @@ class Searcher {
 
   const Space& space_;
   const SearchLimits limits_;
+  std::int64_t layers_ = 0;  // of micro-batches, in simulated cases
   std::vector<std::unique_ptr<ClosedForm>> forms_;
   std::vector<Scored> fitting_;  // fastest first
   std::optional<Scored> smallest_;

@@ -31,7 +31,10 @@ struct SearchLimits {
   int exact = 1;   // so many of the fastest no other case beats, within the errors of estimates
   int best = 10;   // so many of the fastest simulated ones are told
   int front = 10;  // cases on the front of time and memory that are simulated beside them
-  int most = 400;  // cases are simulated; what is left then is counted
+  // What is left once so many cases are simulated, or so many layers of micro-batches in them
+  // (20 s of a core), is counted.
+  int most = 400;
+  std::int64_t most_layers = 200'000;
   int threads = 2;
 };
 
@@ -43,7 +46,7 @@ struct Rejected {
 struct SearchResult {
   std::int64_t cases = 0;                  // legal ones, all of them by closed form
   std::int64_t walked = 0, simulated = 0;  // of these
-  std::int64_t left = 0;  // not simulated for their number, though they may be the fastest
+  std::int64_t left = 0;  // not simulated for limits, though they may be the fastest
   std::map<std::string, Rejected> rejected;  // by rule
   std::int64_t too_large = 0;                // by closed form, beyond its error; part of `cases`
   std::vector<Simulated> fastest;            // that fit, fastest first

@@ -16,6 +16,9 @@ namespace {
 
 // Larger micro-batches than this and more chunks are not searched.
 constexpr int kMostMicroBatch = 64, kMostChunks = 8;
+// Over fewer, a ring of attention is launches and latencies: each hop's product is a few
+// microseconds.
+constexpr std::int64_t kLeastTokens = 1024;
 
 std::vector<int> divisors(int n) {
   std::vector<int> all;
@@ -211,6 +214,14 @@ void Space::visit(int mesh_index, const std::function<void(const Candidate&)>& l
     refused({{q.model, mesh, options}, rule_of(message), message, cases});
   };
 
+  const int context = mesh.size(Axis::cp);
+  if (!q.mesh && !q.cp && context > 1 && q.model.sequence / context < kLeastTokens) {
+    options.micro_batches = 1;
+    return refuse(cat("cp=", context, " leaves ", q.model.sequence / context,
+                      " tokens of a sequence to a rank; from ", kLeastTokens,
+                      " on it is searched, fewer where cp= is given"),
+                  inner);
+  }
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = 1; size <= kMostMicroBatch; size *= 2) sizes.push_back(size);
   for (const std::int64_t micro_batch : fixed_or(q.micro_batch, sizes)) {

@@ -120,9 +120,9 @@ void add_choose(CLI::App& app) {
       "zero, recompute, sequence_parallel, offload.\n"
       "  Every other key of a case holds for all of them; machine.memory_gb= is what has to "
       "suffice.\n\nExamples:\n"
-      "  meshbench choose model=gpt3-175b machine=a100x8 stack=megatron-2021 gpus=1024 "
-      "global_batch=1536\n"
-      "  meshbench choose model=llama2-70b machine=h100x8 gpus=256 global_batch=1024 tp=8 "
+      "  meshbench choose model=gpt3-13b machine=a100x8 stack=megatron-2021 gpus=64 "
+      "global_batch=128\n"
+      "  meshbench choose model=llama2-70b machine=h100x8 gpus=64 global_batch=128 tp=8 "
       "schedule=1f1b -o best.jsonl --rejected rejected.jsonl --rank-file ranks.txt");
   verb->callback([flags] { show(*flags); });
 }

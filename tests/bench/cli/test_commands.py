@@ -12,12 +12,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from test_fit import nccl_log
 
 ROOT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench"))
 VERBS = [
-    "run", "sim", "check", "plan", "theory", "place", "traffic", "memory", "coll", "fit", "doctor", "models", "machines",
-    "schedules", "cases",
+    "run", "sim", "predict", "choose", "compare", "scaling", "check", "plan", "theory", "place", "traffic", "memory",
+    "coll", "fit", "doctor", "models", "machines", "stacks", "schedules", "cases",
 ]
 SCHEMA = json.loads((ROOT / "bench" / "report" / "row.schema.json").read_text())
 SMALL = ["model=gpt-tiny", "mesh=dp2.pp2", "global_batch=8", "steps=2", "warm_up=1"]
@@ -51,6 +52,12 @@ def test_help_of_every_verb_holds_examples(verb):
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_example_of_the_help_runs(verb, tmp_path):
     shutil.copy(ROOT / "README.md", tmp_path)
+    (tmp_path / "all_reduce.log").write_text(nccl_log(8, 1, 20, 100, 1.75))
+    (tmp_path / "all_gather_2nodes.log").write_text(nccl_log(16, 2, 60, 40, 0.9375))
+    (tmp_path / "cases.txt").write_text("model=gpt3-13b mesh=tp8 machine=h100x8 dtype=bf16 global_batch=8\n")
+    (tmp_path / "steps.csv").write_text("case,step_s\n" + "".join(
+        f"model=gpt3-1.3b mesh={mesh} dtype=bf16 global_batch=16,{step}\n"
+        for mesh, step in (("dp8", 0.16), ("dp4.tp2", 0.2), ("pp4.tp2", 0.23))))
     examples = run(verb, "--help").stdout.split("Examples:")[1]
     commands = [line.strip() for line in examples.splitlines() if line.strip().startswith("meshbench")]
     assert commands
@@ -379,7 +386,8 @@ def test_doctor_fails_where_what_was_asked_for_would():
 
 
 @pytest.mark.parametrize("words, message", [
-    (["mode=gpu"], "mode=gpu: give one of threads, mpi, cuda+threads, cuda+mpi, nccl+threads, nccl+mpi, sim"),
+    (["mode=gpu"], "mode=gpu is not known; did you mean 'mpi'? Known: threads, mpi, cuda+threads, cuda+mpi, "
+     "nccl+threads, nccl+mpi, sim"),
     (["dtype=bf16"], "doctor knows no dtype=bf16; give mode="),
     (["mode=nccl+threads", "mode=mpi"], "doctor takes one word, mode=; leave out mode=mpi")])
 def test_doctor_refuses_what_it_does_not_know(words, message):

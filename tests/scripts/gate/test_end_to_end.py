@@ -58,7 +58,7 @@ def few_pairs(monkeypatch):
     """What is planted here is seen in the least number of pairs, however busy the machine."""
     for name in ("FIRST_PAIRS", "MAX_PAIRS"):
         monkeypatch.setattr(statistics, name, statistics.MIN_PAIRS)
-    monkeypatch.setattr(self_test, "require", lambda: "left out")
+    monkeypatch.setattr(self_test, "require", lambda *_: "left out")
     statistics._shifts.cache_clear()
     yield
     statistics._shifts.cache_clear()
