@@ -88,6 +88,30 @@ void take_host(const FitRows& rows, Stack& stack, FitReport& report) {
   stack.source = cat("host_us from ", report.host_source);
 }
 
+// The mean over own traces of what passes between instructions.
+void take_gaps(const FitRows& rows, Machine& machine) {
+  const auto take = [&](double& us, int TraceFacts::*count, std::optional<double> TraceFacts::*mean,
+                        const char* name, const char* what) {
+    constexpr int kLeast = 20;
+    double sum = 0;
+    int gaps = 0, traces = 0;
+    for (const TraceFacts& trace : rows.traces) {
+      if (!trace.own || !(trace.*mean)) continue;
+      sum += trace.*count * *(trace.*mean);
+      gaps += trace.*count;
+      ++traces;
+    }
+    if (gaps < kLeast) return;
+    us = sum / gaps;
+    machine.measured.sources[name] =
+        cat(gaps, ' ', what, " in ", traces, traces == 1 ? " trace" : " traces");
+  };
+  take(machine.gap_us, &TraceFacts::gaps, &TraceFacts::gap_us, "gap_us",
+       "instructions that follow");
+  take(machine.handoff_us, &TraceFacts::handoffs, &TraceFacts::handoff_us, "handoff_us",
+       "waits between streams");
+}
+
 KnownErrors errors_of(const FitReport& report) {
   KnownErrors known;
   for (const FittedCurve& c : report.collectives.curves)
@@ -146,6 +170,7 @@ void run(const Flags& flags) {
   if (!rows.collectives.empty()) report.collectives = fit_collectives(rows.collectives, machine);
   report.operations = fit_operations(rows.operations, machine);
   take_host(rows, stack, report);
+  take_gaps(rows, machine);
   std::vector<MeasuredStep> steps;
   for (const StepTime& step : rows.steps) steps.push_back(measured_step(step, words));
   report.steps = fit_steps(steps, machine, stack);
