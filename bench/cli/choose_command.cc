@@ -124,10 +124,11 @@ Verb choose_verb() {
           "micro_batch, zero, recompute, sequence_parallel, offload.\n"
           "  Every other key of a case holds for all of them; machine.memory_gb= is what has to "
           "suffice.\n\nExamples:\n"
-          "  meshbench choose model=gpt3-13b machine=a100x8 stack=megatron-2021 gpus=64 "
-          "global_batch=128\n"
-          "  meshbench choose model=llama2-70b machine=h100x8 gpus=64 global_batch=128 tp=8 "
-          "schedule=1f1b -o best.jsonl --rejected rejected.jsonl --rank-file ranks.txt",
+          "  meshbench choose model=gpt3-1.3b machine=a100x8 stack=megatron-2021 gpus=16 "
+          "global_batch=64\n"
+          "  meshbench choose model=llama2-70b machine=h100x8 gpus=64 global_batch=128 tp=8 cp=1 "
+          "zero=1 schedule=1f1b offload=none -o best.jsonl --rejected rejected.jsonl --rank-file "
+          "ranks.txt",
       .run = [flags] { show(*flags); }};
 }
 

@@ -326,8 +326,9 @@ Verb coll_verb() {
           "  meshbench coll op=all_reduce,all_to_all mesh=dp2.tp8 mode=sim machine=h100x8 axis=all "
           "size=1M:1G:x4\n"
           "  meshbench coll size=4K:4M:x4 time_cap=100ms --fit here.json\n"
-          "  meshbench coll op=all_reduce,all_gather mesh=dp4 algorithm=own,ring,tree --tune "
-          "tuned.json\n  meshbench coll mesh=dp4 size=1M algorithm=@tuned.json",
+          "  meshbench coll op=all_reduce,all_gather mesh=dp4 algorithm=own,ring,tree "
+          "size=4K:4M:x4 time_cap=50ms --tune tuned.json\n"
+          "  meshbench coll mesh=dp4 size=1M algorithm=@tuned.json",
       .run = [flags] { run(*flags); }};
 }
 

@@ -237,7 +237,7 @@ Verb scaling_verb() {
       .footer =
           "Examples:\n  meshbench scaling model=llama3-70b mesh=pp4.tp8 machine=h100x8 dtype=bf16 "
           "zero=1 --gpus 64..100000\n  meshbench scaling model=gpt3-175b mesh=pp12.tp8 "
-          "machine=h100x8 dtype=bf16 global_batch=1536 --strong -o rows.jsonl",
+          "machine=h100x8 dtype=bf16 global_batch=1536 --strong --gpus 768..100000 -o rows.jsonl",
       .run = [flags] { show(*flags); }};
 }
 
