@@ -192,40 +192,42 @@ void run(const Flags& flags) {
 
 }  // namespace
 
-void add_fit(CLI::App& app) {
+Verb fit_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "fit", "A machine and a software stack from measurements, for machine=@FILE and stack=@FILE");
-  verb->add_option(
-          "inputs", flags->words,
-          "Files, known by their content, and machine=, stack= and their fields to start from:\n"
-          "  nccl-tests' output, with its header: a curve for each collective, ranks and nodes\n"
-          "  rows of 'meshbench coll -o': the same\n"
-          "  'meshbench run --trace': the time of each of its operations\n"
-          "  a table m,n,k,dtype,time_us or op,us, or ops_bench --benchmark_out=FILE: the same, "
-          "and\n"
-          "    efficiencies of other matmuls\n"
-          "  PyTorch's trace of a step: how fast the host launches, gaps, jitter\n"
-          "  rows of 'meshbench run -o', or a table case,step_s: constants of the stack")
-      ->required()
-      ->type_name("FILE | machine=NAME ...");
-  verb->add_option("-o,--out", flags->machine, "Write the machine");
-  verb->add_option("--stack-out", flags->stack, "Write the stack");
-  verb->add_option(
-      "--report", flags->report,
-      "Write what was found as JSON: constants with their rows and errors; - is stdout");
-  verb->add_option(
-      "--for", flags->width_case,
-      "A case in quotes, of which to say where the width of its prediction comes from; "
-      "default: the first measured step");
-  verb->footer(
-      "A curve takes 4 sizes; NICs 6 rows between nodes; one, two or three constants of a stack 3, "
-      "6 "
-      "or 9 steps.\n\nExamples:\n"
-      "  meshbench fit all_reduce.log all_gather_2nodes.log machine=h100x8 -o here.json\n"
-      "  meshbench fit steps.csv machine=@here.json stack=megatron-2022 --stack-out ours.json\n"
-      "  meshbench sim model=gpt3-13b mesh=tp8.dp2 machine=@here.json stack=@ours.json dtype=bf16");
-  verb->callback([flags] { run(*flags); });
+  return {
+      .name = "fit",
+      .help = "A machine and a software stack from measurements, for machine=@FILE and stack=@FILE",
+      .arguments =
+          {{.name = "inputs",
+            .into = &flags->words,
+            .help = "Files, known by their content, and machine=, stack= and their fields to start "
+                    "from:\n"
+                    "  nccl-tests' output, with its header: a curve for each collective, ranks and "
+                    "nodes\n"
+                    "  rows of 'meshbench coll -o': the same\n"
+                    "  'meshbench run --trace': the time of each of its operations\n"
+                    "  a table m,n,k,dtype,time_us or op,us, or ops_bench --benchmark_out=FILE: "
+                    "the same, and\n"
+                    "    efficiencies of other matmuls\n"
+                    "  PyTorch's trace of a step: how fast the host launches, gaps, jitter\n"
+                    "  rows of 'meshbench run -o', or a table case,step_s: constants of the stack",
+            .type = "FILE | machine=NAME ...",
+            .required = true},
+           {"-o,--out", &flags->machine, "Write the machine"},
+           {"--stack-out", &flags->stack, "Write the stack"},
+           {"--report", &flags->report,
+            "Write what was found as JSON: constants with their rows and errors; - is stdout"},
+           {"--for", &flags->width_case,
+            "A case in quotes, of which to say where the width of its prediction comes from; "
+            "default: the first measured step"}},
+      .footer =
+          "A curve takes 4 sizes; NICs 6 rows between nodes; one, two or three constants of a "
+          "stack 3, 6 or 9 steps.\n\nExamples:\n"
+          "  meshbench fit all_reduce.log all_gather_2nodes.log machine=h100x8 -o here.json\n"
+          "  meshbench fit steps.csv machine=@here.json stack=megatron-2022 --stack-out ours.json\n"
+          "  meshbench sim model=gpt3-13b mesh=tp8.dp2 machine=@here.json stack=@ours.json "
+          "dtype=bf16",
+      .run = [flags] { run(*flags); }};
 }
 
 }  // namespace mb
