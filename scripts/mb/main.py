@@ -96,3 +96,7 @@ def _guarded(verb, argv, debug):
         print(f"mb {verb}: internal error: {type(error).__name__}: {error}; mb --debug {verb} ... shows where",
               file=sys.stderr)
         return ExitCode.INTERNAL
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -177,7 +177,7 @@ def test_the_page_is_the_same_each_time(figures):
 
 
 def test_two_thousand_cases_stay_below_5_mb(figures):
-    """Some 10 s: it draws every figure of many rows."""
+    """Some 20 s: it draws every figure of many rows."""
     traces = [(trace(f"t{k}", stages=8, micro_batches=64, ops=20), None) for k in range(3)]
     text = render(many_rows(2000), traces, {"exit": 1, "findings": FINDINGS[:1] * 2000 + FINDINGS[2:] * 9000})
     assert 1e6 < len(text.encode()) < 5e6
