@@ -224,6 +224,12 @@ def test_labels_leave_out_what_follows_from_something_else():
     assert "dtype=bf16" in look.labels(rows)[1]
 
 
+def test_words_of_names_are_broken_only_where_a_line_is_too_short_for_them():
+    link = "link=intra:8GB/s,2us;inter:0.125GB/s,50us"
+    assert look.wrapped(f"zero=1 {link} pp=2", 40) == ["zero=1", link[:40], f"{link[40:]} pp=2"]
+    assert look.wrapped("short   one", 40) == ["short   one"]
+
+
 def test_bars_have_room_for_their_names():
     """Names of many lines must not run into each other."""
     rows = [make_row("pp4", m) for m in (2, 4, 8)]

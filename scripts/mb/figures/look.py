@@ -1,7 +1,5 @@
 """What all figures share: colours, hatches, caption, footer, and how they are written."""
 
-import textwrap
-
 from mb.errors import UserError
 from mb.figures import rounds
 
@@ -164,10 +162,16 @@ def numbered(names):
 
 
 def wrapped(text, width):
-    """Lines of at most so many letters; spaces within a line stay."""
+    """Lines of at most so many letters; a word that is longer is broken, on lines of its own."""
     if len(text) <= width:
         return [text]
-    return textwrap.wrap(text, width, break_on_hyphens=False)
+    lines = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines += [word[at:at + width] for at in range(0, len(word), width)]
+    return lines
 
 
 def time_unit(seconds):
