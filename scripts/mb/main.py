@@ -29,7 +29,7 @@ LIBRARIES = ("numpy", "scipy", "matplotlib", "jinja2", "jsonschema", "pyyaml")
 
 
 def help_text():
-    verbs = "\n".join(f"  {name:9} {text}" for name, (_, text) in VERBS.items())
+    verbs = "\n".join(f"  {name:10} {text}" for name, (_, text) in VERBS.items())
     return (f"usage: mb [--version] [--debug] [--color WHEN] VERB ...\n\n{__doc__}\n\nVerbs, each with --help:\n{verbs}\n\n"
             "  --version     the program that verbs launch, Python and its libraries\n"
             "  --debug       show where an error came from\n"
