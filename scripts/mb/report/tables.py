@@ -35,7 +35,11 @@ class Table:
 def command(row):
     """The command that makes a row anew."""
     verb = row["suite"] if row["suite"] in ("coll", "place") else "run"
-    words = (word if not any(c in word for c in ";<>&|$`\"'\\*?!(){}") else shlex.quote(word) for word in row["case"].split())
+    try:
+        told = shlex.split(row["case"])
+    except ValueError:  # a quote that nothing closes
+        told = row["case"].split()
+    words = (word if not any(c in word for c in " ;<>&|$`\"'\\*?!(){}") else shlex.quote(word) for word in told)
     return " ".join(["meshbench", verb, *words])
 
 

@@ -146,6 +146,9 @@ def test_numbers_have_five_digits_that_count(value, factor, text):
 def test_a_row_names_the_command_that_makes_it_anew():
     row = {**make_row(), "case": "model=gpt-1m mesh=dp2 link=intra:4GB/s,2us;inter:1GB/s,1ms"}
     assert tables.command(row) == "meshbench run model=gpt-1m mesh=dp2 'link=intra:4GB/s,2us;inter:1GB/s,1ms'"
+    quoted = {**row, "case": "model=gpt-1m mesh=dp2 link='intra:4GB/s,2us;inter:1GB/s,1ms'"}
+    assert tables.command(quoted) == tables.command(row)
+    assert tables.command({**row, "case": "model='odd"}) == """meshbench run 'model='"'"'odd'"""
     assert tables.command(make_coll_row()).startswith("meshbench coll ")
 
 
