@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -44,8 +45,26 @@ def test_ranks_share_gpus_in_turn_and_train_as_one_rank_does(tmp_path):
         assert 0 < device["allocated_bytes"] <= device["used_bytes"] < device["total_bytes"]
     assert row["cuda"]["clock_uncertainty_ns"] > 0
     assert all(entry["equal"] for entry in row["traffic"])
-    assert row["metrics"]["step_s"]["samples"] and row["metrics"]["bubble_fraction_own_cores"]["reason"]
+    assert row["metrics"]["bubble_fraction_own_cores"]["reason"]
     assert row["peak"]["flops_per_s"] is None and row["peak"]["devices"] == 3
+
+
+NO_SPEED = "a test double of GPUs, whose times mean nothing"
+
+
+def test_no_speed_is_told_of_a_double(tmp_path):
+    out = tmp_path / "row.json"
+    done = run("run", *SMALL, "mode=cuda+threads", "mesh=dp2", "-o", out)
+    assert done.returncode == 0, done.stderr
+    for name in ("step time", "throughput"):
+        assert re.search(f"^{name} +{NO_SPEED}$", done.stdout, re.M), done.stdout
+    row = row_at(out)
+    for name, metric in row["metrics"].items():
+        if metric["unit"] == "s" or metric["unit"].endswith("/s") or name in ("mfu", "hfu"):
+            assert metric["value"] is None and metric["reason"] == NO_SPEED, name
+    assert row["collectives"] and all(c["busbw_bytes_per_s"] is None and c["reason"] == NO_SPEED
+                                      for c in row["collectives"])
+    assert not row["link_fits"]
 
 
 def traced(tmp_path, *words, **environment):
@@ -268,8 +287,14 @@ def test_collectives_of_gpus_move_what_they_should(mode, tmp_path):
         jsonschema.validate(row, schema)
         assert row["mode"] == mode
         assert row["coll"]["check"]["wrong"] == (None if row["coll"]["operation"] == "barrier" else 0)
+        assert all(metric["value"] is None and metric["reason"] == NO_SPEED for metric in row["metrics"].values())
     assert len({row["coll"]["operation"] for row in rows}) == 13
     assert "Out of bounds values : 0 OK" in done.stdout and "TEST DOUBLE" in done.stderr
+    assert f"# no time or rate is shown: {NO_SPEED}" in done.stdout and "Avg bus bandwidth    : N/A" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if re.match(" +[0-9]", line)]
+    assert len(lines) > 20 and all(line.split()[5:8] == ["N/A"] * 3 == line.split()[9:12] for line in lines)
+    done = run(*words[:-2], "--fit", tmp_path / "fit.json", EMULATED_DEVICES="4")
+    assert "are made of times, and this is " + NO_SPEED in message_of(done)
 
 
 def test_a_collective_of_gpus_is_also_submitted(tmp_path):
