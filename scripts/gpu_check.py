@@ -204,7 +204,8 @@ def peaks(check):
         if line.get("error_occurred"):
             rates[name] = {"failed": line.get("error_message")}
             continue
-        rates[name] = {unit: line[unit] for unit in ("TFLOP_per_s", "GB_per_s", "of_datasheet") if unit in line}
+        rates[name] = {unit: line[unit] for unit in ("TFLOP_per_s", "GB_per_s", "busbw_GB_per_s", "of_datasheet", "label")
+                       if unit in line}
     bf16 = {name: rate["TFLOP_per_s"] for name, rate in rates.items()
             if name.startswith("gemm/bf16/") and "TFLOP_per_s" in rate}
     details = {"gpu": report.get("context", {}).get("meshbench_gpu"), "rates": rates}

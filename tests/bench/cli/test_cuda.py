@@ -16,7 +16,7 @@ SMALL = ["model=gpt-tiny", "global_batch=8", "steps=2", "warm_up=1"]
 
 
 def run(*words, program=EMULATED, **environment):
-    if program == EMULATED and not EMULATED.exists():
+    if program != BIN / "meshbench" and not program.exists():
         pytest.skip("no CUDA toolkit here, whose headers the emulation takes")
     return subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=60,
                           env={**os.environ, **environment})
@@ -295,6 +295,18 @@ def test_collectives_of_gpus_move_what_they_should(mode, tmp_path):
     assert len(lines) > 20 and all(line.split()[5:8] == ["N/A"] * 3 == line.split()[9:12] for line in lines)
     done = run(*words[:-2], "--fit", tmp_path / "fit.json", EMULATED_DEVICES="4")
     assert "are made of times, and this is " + NO_SPEED in message_of(done)
+
+
+@pytest.mark.parametrize("gpus, says", [(1, "not defined: one GPU has nobody to talk to"), (2, f"not told: {NO_SPEED}")])
+def test_best_rates_of_collectives_are_for_two_gpus_or_more(gpus, says):
+    done = run("--benchmark_filter=collective", "--benchmark_format=json", program=BIN.parent / "tests/gpu_bench_emulated",
+               EMULATED_DEVICES=str(gpus), EMULATED_BYTES=str(1 << 30))
+    if "this build has no NCCL" in done.stdout + done.stderr:
+        pytest.skip("no nccl.h here")
+    assert done.returncode == 0, done.stderr
+    lines = json.loads(done.stdout)["benchmarks"]
+    assert [line["name"].split("/")[1] for line in lines] == ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+    assert all(line["label"] == says and "busbw_GB_per_s" not in line for line in lines)
 
 
 def test_a_collective_of_gpus_is_also_submitted(tmp_path):

@@ -1,6 +1,6 @@
-// Makes `meshbench` a test program on emulated devices, which says so whenever it runs. For tests,
-// EMULATED_DEVICES and EMULATED_BYTES are how many there are and what each holds; -1 devices: not
-// even a driver.
+// Makes `meshbench` and `gpu_bench` test programs on emulated devices, which say so whenever they
+// run. For tests, EMULATED_DEVICES and EMULATED_BYTES are how many there are and what each holds;
+// -1 devices: not even a driver.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -15,6 +15,10 @@ namespace mb {
 double measure_gemm(DType, bool, const GemmShape&, const GpuEffort&) {
   throw Error("this is a test double");
 }
+GpuCopyRates measure_copies(std::int64_t, const GpuEffort&) {
+  throw Error("this is a test double");
+}
+std::string gpu_name() { return "emulated device (test double)"; }
 
 const char* why_no_speed() { return "a test double of GPUs, whose times mean nothing"; }
 
@@ -23,8 +27,7 @@ const char* why_no_speed() { return "a test double of GPUs, whose times mean not
 namespace {
 
 [[maybe_unused]] const bool told = [] {
-  std::fputs("meshbench_emulated: a TEST DOUBLE of GPUs on this CPU; its times mean nothing\n",
-             stderr);
+  std::fputs("a TEST DOUBLE of GPUs on this CPU; its times mean nothing\n", stderr);
   mb::cuda_emulation::Settings settings;
   if (const char* devices = std::getenv("EMULATED_DEVICES")) settings.devices = std::stoi(devices);
   if (const char* bytes = std::getenv("EMULATED_BYTES")) settings.memory_bytes = std::stoull(bytes);
