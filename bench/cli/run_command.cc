@@ -226,7 +226,7 @@ void write_row(const Flags& flags, const Json& row) {
               {"needed_bytes", error.needed_bytes},
               {"capacity_bytes", error.free_bytes}});
   if (reports()) write_row(flags, row);
-  throw Exit(kExitNoVerdict, error.what());
+  throw Exit(kExitOutOfMemory, error.what());
 }
 
 // Of an interrupted run the row alone, and only where none is: that of a whole run is worth more.
