@@ -96,16 +96,6 @@ class Sink {
     if (json_) std::fflush(stdout);
     return all_.back();
   }
-  // A size that a device has no room for is a result.
-  void add(const OutOfMemory& error) {
-    Json row = row_head(head_);
-    set_status(row, "oom",
-               {{"message", error.what()},
-                {"needed_bytes", error.needed_bytes},
-                {"capacity_bytes", error.free_bytes}});
-    if (lines_) lines_->add(row);
-    if (json_) fmt::print("{}", to_line(row));
-  }
   const std::vector<MeasuredPoint>& all() const { return all_; }
 
  private:
@@ -291,14 +281,11 @@ void run(const Flags& flags) {
   }
   if (sink && flags.explain) sink->print(explanation(c, around));
   bool whole = true;
-  try {
+  {
     const Interrupts interrupts;
     if (matrix) whole = run_matrix(*matrix, source, sink ? &*sink : nullptr);
     for (std::size_t t = 0; !matrix && t < tables.size() && whole; ++t)
       whole = run_table(c, tables[t], source, sink ? &*sink : nullptr, around);
-  } catch (const OutOfMemory& error) {
-    if (sink) sink->add(error);
-    throw;
   }
   if (sink) finish(c, flags, around, *sink, whole);
   if (!whole)
