@@ -41,7 +41,8 @@ if [ $sanitize = yes ]; then
   step sanitized asan
   step sanitized tsan
 fi
-step .venv/bin/python -m pytest tests -q
+# Of a file one after the other: they share what is slow to make, and names on this machine.
+step .venv/bin/python -m pytest tests -q -n 2 --dist loadfile
 step scripts/baselines.sh
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'test: failed: %s\n' "${failed[@]}" >&2
