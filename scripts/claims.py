@@ -75,7 +75,7 @@ def replicated_state():
             row = predict(words)
             state = sum(state_of(rank, "plan_bytes").values())
             parameters = PARAMETERS[model]
-            needed = sum(row[f"{name}_bytes"] for name in ("planned", "rounding", "fragmentation", "library", "context"))
+            needed = sum(row[f"{name}_bytes"] for name in ("planned", "stack", "rounding", "fragmentation", "library", "context"))
             lines.append([f"`{model} mesh={mesh} zero={zero}`", f"{number(parameters / 1e9)} G", number(state / 1e9),
                           f"{state / parameters:.2f}", number(needed / 1e9), "yes" if row["fits"] else "no"])
     return lines
