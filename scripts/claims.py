@@ -67,7 +67,7 @@ def state_of(rank, column):
 
 
 def replicated_state():
-    lines = [["model", "parameters", "state a rank, GB", "bytes a parameter", "with activations, GB", "fits 80 GB"]]
+    lines = [["model", "parameters", "state a rank, GB", "bytes a parameter", "needed at most, GB", "fits 80 GB"]]
     for model in ("gpt3-1.3b", "gpt3-2.7b", "llama2-7b", "gpt3-13b"):
         for zero, mesh in ((0, "dp8"), (0, "dp64"), (3, "dp64")):
             words = f"model={model} mesh={mesh} zero={zero} dtype=bf16 micro_batch=1 recompute=full mode=sim machine=a100x8"
