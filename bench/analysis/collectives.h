@@ -32,7 +32,8 @@ struct CollectiveProfile {
   double wait_s = 0, wait_max_s = 0;  // median and largest over participants but the last arrival
   double transfer_s = 0;              // median of the last arrival's time
   std::optional<double> factor;       // busbw / algbw; nullopt for a group of one
-  std::optional<double> algbw_bytes_per_s, busbw_bytes_per_s;  // nullopt where transfer_s is 0
+  std::optional<double> algbw_bytes_per_s, busbw_bytes_per_s;
+  std::string no_rate = "the transfer took no time";  // why they are not there
   LinkClass link = LinkClass::none;    // of the axis' group, or pair of ranks, that is spread most
   std::optional<Algorithm> algorithm;  // of a collective
   std::optional<double> ceiling_bytes_per_s;  // of busbw over such links

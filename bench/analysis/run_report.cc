@@ -78,4 +78,17 @@ RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults&
   return report;
 }
 
+void leave_out_speeds(RunReport& report, const std::string& reason) {
+  for (Metric& metric : report.metrics) {
+    const bool share_of_peak = metric.name == "mfu" || metric.name == "hfu";
+    if (share_of_peak || metric.unit == "s" || metric.unit.ends_with("/s"))
+      metric = absent(metric.name, metric.unit, reason);
+  }
+  for (CollectiveProfile& profile : report.collectives) {
+    profile.algbw_bytes_per_s = profile.busbw_bytes_per_s = std::nullopt;
+    profile.no_rate = reason;
+  }
+  report.link_fits.clear();
+}
+
 }  // namespace mb

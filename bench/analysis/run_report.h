@@ -57,4 +57,7 @@ struct RunReport {
 RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults& results,
                      const StepWork& work);
 
+// Takes every time of a step and every rate out of what is told, where they would mean nothing.
+void leave_out_speeds(RunReport& report, const std::string& reason);
+
 }  // namespace mb

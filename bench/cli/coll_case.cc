@@ -7,6 +7,7 @@
 #include "bench/cli/world_keys.h"
 #include "bench/coll/sizes.h"
 #include "workloads/base/units.h"
+#include "workloads/ops/cuda_peak.h"
 #include "workloads/ops/peak.h"
 
 namespace mb {
@@ -339,6 +340,7 @@ Surroundings surroundings_of(const CollCase& c, const std::vector<Point>& points
   constexpr std::int64_t kLarge = 16 << 20, kArray = 64 << 20;
   Surroundings around{.mode = std::string(name_of(c.mode))};
   if (!c.machine_name.empty()) around.machine = c.machine;
+  if (on_cuda(c.mode) && why_no_speed()) around.no_speed = why_no_speed();
   const bool large = std::any_of(points.begin(), points.end(),
                                  [](const Point& point) { return point.bytes >= kLarge; });
   if (c.mode == Mode::threads && !c.link && large && c.mesh.world() > 1) {

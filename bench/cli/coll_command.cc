@@ -44,6 +44,8 @@ class Source {
     if (!runner_) return predict(case_, point, case_.machine);
     try {
       return runner_->measure(point);
+    } catch (const OutOfMemory&) {
+      throw;
     } catch (const Error& error) {
       throw Exit(kExitNoVerdict, error.what());
     }
@@ -237,8 +239,9 @@ void check_tune(const CollCase& c, const Flags& flags) {
   }
 }
 
-void finish(const CollCase& c, const Flags& flags, const Sink& sink, bool whole) {
-  if (flags.explain) sink.print("\n" + second_table(sink.all()));
+void finish(const CollCase& c, const Flags& flags, const Surroundings& around, const Sink& sink,
+            bool whole) {
+  if (flags.explain && around.no_speed.empty()) sink.print("\n" + second_table(sink.all()));
   if (whole && !flags.fit.empty()) write_fit(c, flags, sink.all());
   for (const MeasuredPoint& m : sink.all()) {
     for (const GroupResult& group : m.result.groups) {
@@ -266,6 +269,9 @@ void run(const Flags& flags) {
 
   Source source(c, points);
   Surroundings around = surroundings_of(c, points);
+  require(around.no_speed.empty() || (flags.fit.empty() && flags.tune.empty() && !flags.matrix),
+          "--fit, --tune and --matrix are made of times, and this is ", around.no_speed,
+          "; leave them out");
   around.cores = source.core_share();
   std::optional<Sink> sink;
   try {
@@ -281,7 +287,7 @@ void run(const Flags& flags) {
     for (std::size_t t = 0; !matrix && t < tables.size() && whole; ++t)
       whole = run_table(c, tables[t], source, sink ? &*sink : nullptr, around);
   }
-  if (sink) finish(c, flags, *sink, whole);
+  if (sink) finish(c, flags, around, *sink, whole);
   if (!whole)
     throw Exit(kExitInterrupted,
                "interrupted; rows that were complete are written. Run again: meshbench coll " +

@@ -50,6 +50,8 @@ int guarded(int argc, char** argv) {
     return mb::fail("meshbench", exit.what(), exit.code);
   } catch (const mb::InputError& error) {
     return mb::fail("meshbench", error.what(), mb::kExitNoData);
+  } catch (const mb::OutOfMemory& error) {
+    return mb::fail("meshbench", error.what(), mb::kExitOutOfMemory);
   } catch (const mb::Error& error) {
     return mb::fail("meshbench", error.what(), mb::kExitUsage);
   }

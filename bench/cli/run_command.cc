@@ -26,6 +26,7 @@
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
+#include "workloads/ops/cuda_peak.h"
 
 namespace mb {
 namespace {
@@ -225,7 +226,7 @@ void write_row(const Flags& flags, const Json& row) {
               {"needed_bytes", error.needed_bytes},
               {"capacity_bytes", error.free_bytes}});
   if (reports()) write_row(flags, row);
-  throw Exit(kExitNoVerdict, error.what());
+  throw Exit(kExitOutOfMemory, error.what());
 }
 
 // Of an interrupted run the row alone, and only where none is: that of a whole run is worth more.
@@ -274,6 +275,7 @@ void run(const Flags& flags, bool virtual_time) {
   RunReport report = report_run(measured.plan, shape, measured.results, work);
   report.metrics.push_back(own_cores_bubble(measured));
   for (Metric& metric : outer_memory(c, measured)) report.metrics.push_back(std::move(metric));
+  if (on_cuda(c.mode) && why_no_speed()) leave_out_speeds(report, why_no_speed());
   const Json row = make_row(c, measured, report, peak, flags);
   try {
     write_outputs(flags, measured, row);

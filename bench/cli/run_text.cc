@@ -172,7 +172,8 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
   }
   line("step time", spread(report, "step_s", seconds));
   line("throughput",
-       spread(report, "tokens_per_s", [](double x) { return format_count(x); }) + " tokens/s");
+       spread(report, "tokens_per_s", [](double x) { return format_count(x); }) +
+           (find(report.metrics, "tokens_per_s")->samples.empty() ? "" : " tokens/s"));
   line("MFU", spread(report, "mfu", percent));
   line("HFU", spread(report, "hfu", percent));
   if (peak.flops_per_s)

@@ -254,8 +254,13 @@ std::vector<Json> coll_rows(const CollConfig& config, const MeasuredPoint& measu
     const char* no_bus = measured.result.groups[g].ranks.size() < 2
                              ? "not defined for one rank"
                              : "the operation moves no bytes";
-    row["metrics"]["completion_s"] = time_metric(times_s(measured.result.groups[g]));
-    for (const Metric& metric : {rate_metric("algbw_bytes_per_s", s.algbw, "there is no size"),
+    const char* no_size = "there is no size";
+    const std::string& no_speed = measured.summary.no_speed;
+    if (!no_speed.empty()) no_bus = no_size = no_speed.c_str();
+    row["metrics"]["completion_s"] = no_speed.empty()
+                                         ? time_metric(times_s(measured.result.groups[g]))
+                                         : to_json(absent("completion_s", "s", no_speed));
+    for (const Metric& metric : {rate_metric("algbw_bytes_per_s", s.algbw, no_size),
                                  rate_metric("busbw_bytes_per_s", s.busbw, no_bus)})
       row["metrics"][metric.name] = to_json(metric);
     row["mode"] = around.mode;

@@ -130,6 +130,8 @@ std::optional<PointResult> CollRunner::measure(const Point& point) {
   State& s = *state_;
   for (RankPlace& place : s.places) place.set(0, RankStep::meeting);
   std::optional<PointResult> result;
+  std::optional<OutOfMemory> out_of_memory;
+  std::mutex mutex;
   std::vector<std::thread> threads;
   {
     const Watched watched(s, point);
@@ -142,6 +144,12 @@ std::optional<PointResult> CollRunner::measure(const Point& point) {
           std::optional<PointResult> own = rank.measure(point, s.interrupted);
           if (own) result = std::move(own);
         } catch (const Aborted&) {
+        } catch (const OutOfMemory& error) {
+          const std::lock_guard lock(mutex);
+          const std::string text = cat(to_text(point), ", rank ", rank.rank(), ": ", error.what(),
+                                       "; give smaller sizes, or fewer ranks on each device");
+          if (!s.world.aborted()) out_of_memory.emplace(text, error.needed_bytes, error.free_bytes);
+          s.world.abort(text);
         } catch (const std::exception& error) {
           s.world.abort(cat(to_text(point), ", rank ", rank.rank(), ": ", error.what()));
         }
@@ -150,6 +158,7 @@ std::optional<PointResult> CollRunner::measure(const Point& point) {
     }
     for (std::thread& thread : threads) thread.join();
   }
+  if (out_of_memory) throw *out_of_memory;
   if (s.world.aborted()) throw Error(s.world.reason());
   s.stopped = s.ranks.front()->was_interrupted();
   return result;

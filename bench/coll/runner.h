@@ -27,8 +27,8 @@ class CollRunner {
   CollRunner(const CollRunner&) = delete;
   CollRunner& operator=(const CollRunner&) = delete;
 
-  // Nothing but on the process with rank 0. Throws Error, with what each rank is doing, where a
-  // rank fails or none, of any process, gets on for the config's timeout.
+  // Nothing but on the process with rank 0. Throws OutOfMemory, or Error, with what each rank is
+  // doing, where a rank fails or none, of any process, gets on for the config's timeout.
   std::optional<PointResult> measure(const Point& point);
   // Of this process's ranks, or its machine's.
   CoreShare core_share() const;

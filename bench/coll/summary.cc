@@ -124,7 +124,7 @@ GroupSummary summarize_group(const CollConfig& config, const GroupResult& group,
       .members = member_times(samples),
       .bytes = bytes_of(group.call),
       .factor = factor_of(group.call)};
-  if (has_size(group.call.operation) && s.completion.p50 > 0)
+  if (has_size(group.call.operation) && s.completion.p50 > 0 && around.no_speed.empty())
     s.algbw = static_cast<double>(s.bytes) / (1e-9 * s.completion.p50);
   if (s.algbw && s.factor) s.busbw = *s.algbw * *s.factor;
   s.expected = expect(config, result, group, around, s);
@@ -149,7 +149,7 @@ double share_of_time(Operation operation) { return operation == Operation::ping_
 
 PointSummary summarize(const CollConfig& config, const PointResult& result,
                        const Surroundings& around) {
-  PointSummary summary;
+  PointSummary summary{.no_speed = around.no_speed};
   std::vector<Distribution> completions;
   bool crowded = false;
   for (const GroupResult& group : result.groups) {

@@ -22,7 +22,8 @@ struct Surroundings {
   // Of mode=threads: what memory reads and writes, with as many threads as there are ranks, up to
   // the cores.
   std::optional<double> memory_bytes_per_s;
-  CoreShare cores;  // of rank 0's machine; none in virtual time
+  CoreShare cores;       // of rank 0's machine; none in virtual time
+  std::string no_speed;  // why times mean nothing and are left out; empty where they are shown
 };
 
 struct Expected {
@@ -62,7 +63,8 @@ struct GroupSummary {
 
 struct PointSummary {
   std::vector<GroupSummary> groups;
-  Verdict among;  // groups
+  std::string no_speed;  // of the Surroundings
+  Verdict among;         // groups
 };
 
 PointSummary summarize(const CollConfig& config, const PointResult& result,

@@ -36,8 +36,10 @@ std::string half_text(const CollConfig& config, const MeasuredPoint* measured, s
   };
   const Findings& findings = measured->result.groups[group].findings;
   const std::string wrong = config.check && findings.checked > 0 ? cat(findings.wrong) : "N/A";
-  return fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", time_text(1e-3 * s.completion.p50),
-                     rate(s.algbw), rate(s.busbw), wrong);
+  return fmt::format(
+      "  {:>7}  {:>6}  {:>6}  {:>5}",
+      measured->summary.no_speed.empty() ? time_text(1e-3 * s.completion.p50) : "N/A",
+      rate(s.algbw), rate(s.busbw), wrong);
 }
 
 std::string rank_list(const std::vector<int>& ranks) {
@@ -94,6 +96,10 @@ std::string remarks(const CollConfig& config, const MeasuredPoint& m) {
       if (!more.empty()) parts.push_back(more);
     };
     part(wrong_text(group));
+    if (!m.summary.no_speed.empty()) {
+      if (!parts.empty()) add_remark(text, cat(s.bytes, " B: ", parts.front()));
+      continue;
+    }
     part(to_text(s.verdict, group.ranks));
     part(flags_text(config, m, s));
     if (s.alone_ns)
@@ -128,7 +134,7 @@ std::size_t slowest_of(const PointSummary& summary) {
 
 // Where an axis has several groups: how they compare.
 std::string spread(const MeasuredPoint& m) {
-  if (m.summary.groups.size() < 2) return "";
+  if (m.summary.groups.size() < 2 || !m.summary.no_speed.empty()) return "";
   std::vector<double> medians;
   for (const GroupSummary& s : m.summary.groups) medians.push_back(s.completion.p50);
   const std::size_t slowest = slowest_of(m.summary);
@@ -187,6 +193,8 @@ std::string table_head(const CollConfig& config, const std::vector<Point>& point
     text += fmt::format("# {} ranks share {} {}: times include waiting for a core\n",
                         around.cores.ranks, around.cores.cores,
                         around.cores.cores == 1 ? "core" : "cores");
+  if (!around.no_speed.empty())
+    text += fmt::format("# no time or rate is shown: {}\n", around.no_speed);
   text +=
       "# time: median from the last start to the last end; sizes binary, 1 GB/s = 1e9 B/s, one "
       "direction\n";

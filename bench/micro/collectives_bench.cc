@@ -10,9 +10,8 @@
 #include "bench/cli/coll_case.h"
 #include "bench/cli/ranks.h"
 #include "bench/coll/rank.h"
-#include "bench/coll/runner.h"
-#include "bench/coll/summary.h"
 #include "bench/micro/bench_main.h"
+#include "bench/micro/measured_point.h"
 #include "parallel/device/device.h"
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
@@ -57,34 +56,15 @@ std::string line_of(CollCase c, const Point& point) {
   return to_text(c);
 }
 
-// The slowest group's.
-const GroupSummary& slowest(const PointSummary& summary) {
-  return *std::max_element(
-      summary.groups.begin(), summary.groups.end(),
-      [](const auto& a, const auto& b) { return a.completion.p50 < b.completion.p50; });
-}
-
 // One measurement, with its own warm-up and stopping rule, hands out its times in turn: the library
 // asks for as many as it likes.
 void run(benchmark::State& state, const CollCase& c, const Point& point) {
-  const Surroundings around{.mode = std::string(name_of(c.mode))};
-  std::optional<PointResult> result;
-  if (c.mode == Mode::sim) {
-    result = predict(c, point, c.machine);
-  } else {
-    CaseWorld world(c.mode, c.mesh, c.link, c.timeout_s);
-    CollRunner runner(*world, c, {point});
-    result = runner.measure(point);
-  }
-  if (!result) {  // another process has it
+  const auto summary = measured_point(c, point, {.mode = std::string(name_of(c.mode))});
+  if (!summary) {  // another process has it
     for (auto _ : state) state.SetIterationTime(1e-9);
     return;
   }
-  const PointSummary summary = summarize(c, *result, around);
-  std::int64_t wrong = 0;
-  for (const GroupResult& group : result->groups) wrong += group.findings.wrong;
-  require(wrong == 0, wrong, " wrong elements");
-  const GroupSummary& s = slowest(summary);
+  const GroupSummary& s = slowest(*summary);
   for (auto _ : state) state.SetIterationTime(1e-9 * s.completion.p50);
   if (s.algbw) state.counters["algbw"] = *s.algbw;
   if (s.busbw) state.counters["busbw"] = *s.busbw;

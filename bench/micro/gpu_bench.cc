@@ -1,5 +1,5 @@
-// What the current GPU can do at best, by dtype and shape: products and copies, beside the
-// datasheet of the machine that has such GPUs.
+// What GPUs can do at best, beside the datasheet of the machine that has such: products by dtype
+// and shape and copies of the current one, and collectives of all by NCCL.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "bench/micro/bench_main.h"
+#include "bench/micro/measured_point.h"
 #include "parallel/cost/machine.h"
+#include "parallel/device/cuda_device.h"
 #include "workloads/base/error.h"
 #include "workloads/ops/cuda_peak.h"
 
@@ -60,6 +62,41 @@ void show(benchmark::State& state, const char* unit, double scale, double datash
   if (datasheet > 0) state.counters["of_datasheet"] = rate / datasheet;
 }
 
+// Large enough for a collective to be bound by links alone; every rank has it twice, on its GPU and
+// for the check on the host. Where no speed is told, the way is all that counts.
+CollCase collective_case(const std::string& operation, int gpus) {
+  std::vector<std::string> words = {cat("op=", operation), cat("mesh=dp", gpus),
+                                    "mode=nccl+threads", "in_place=out"};
+  if (why_no_speed()) {
+    words.insert(words.end(), {"size=64K", "time_cap=1ms", "iterations=4,4", "warm_up=0"});
+  } else {
+    words.insert(words.end(), {"size=256M", "time_cap=1s"});
+  }
+  return parse_coll_case(words);
+}
+
+// Bus bandwidth, so that it compares with a link whatever the collective and the number of GPUs.
+void show_collective(benchmark::State& state, const std::string& operation, int gpus,
+                     const std::optional<Machine>& machine) {
+  std::optional<PointSummary> summary;
+  try {
+    for (auto _ : state) {
+      if (gpus < 2) continue;
+      const CollCase c = collective_case(operation, gpus);
+      summary = measured_point(c, tables_of(c).front().front(),
+                               {.mode = std::string(name_of(c.mode)), .machine = machine});
+    }
+  } catch (const Error& error) {
+    return fail(state, error.what());
+  }
+  if (!summary) return state.SetLabel("not defined: one GPU has nobody to talk to");
+  if (why_no_speed()) return state.SetLabel(cat("not told: ", why_no_speed()));
+  const GroupSummary& slowest_group = slowest(*summary);
+  state.counters["busbw_GB_per_s"] = *slowest_group.busbw / 1e9;
+  if (slowest_group.expected.fraction)
+    state.counters["of_datasheet"] = *slowest_group.expected.fraction;
+}
+
 void register_all(const std::optional<Machine>& machine) {
   const auto add = [](const std::string& name, auto function) {
     benchmark::RegisterBenchmark(name.c_str(), function)
@@ -92,6 +129,11 @@ void register_all(const std::optional<Machine>& machine) {
   copy("within", &GpuCopyRates::within, machine ? machine->memory_gb_per_s * 1e9 : 0);
   copy("to_device", &GpuCopyRates::to_device, 0);
   copy("to_host", &GpuCopyRates::to_host, 0);
+  const int gpus = cuda_devices();
+  for (const char* operation : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}) {
+    add(cat("collective/", operation, "/", gpus, gpus == 1 ? "_gpu" : "_gpus"),
+        [=](benchmark::State& state) { show_collective(state, operation, gpus, machine); });
+  }
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ Json to_json(const CollectiveProfile& p) {
                {"ceiling_bytes_per_s", or_null(p.ceiling_bytes_per_s)},
                {"ceiling_fraction", or_null(p.ceiling_fraction())}};
   if (!p.ceiling_bytes_per_s) json["no_ceiling"] = p.no_ceiling;
-  if (!p.algbw_bytes_per_s) json["reason"] = "the transfer took no time";
+  if (!p.algbw_bytes_per_s) json["reason"] = p.no_rate;
   if (!p.factor) json["reason"] = "one rank has no bus";
   return json;
 }

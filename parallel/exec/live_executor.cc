@@ -96,7 +96,10 @@ class LiveExecutor final : public Executor {
               work(rank);
             } catch (const OutOfMemory& error) {
               const std::lock_guard lock(mutex);
-              const std::string text = cat("rank ", rank, ": ", error.what());
+              const std::string text =
+                  cat("rank ", rank, ": ", error.what(),
+                      "; give a smaller model or micro_batch, zero=1 to 3, recompute=full, "
+                      "offload=all, or a mesh with fewer ranks on each device");
               if (!world_.aborted())
                 out_of_memory.emplace(text, error.needed_bytes, error.free_bytes);
               world_.abort(text);

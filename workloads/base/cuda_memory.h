@@ -57,9 +57,7 @@ class Memory {
     throw OutOfMemory(
         cat("cuda device ", device_, " is out of memory: ", what, " takes ", format_bytes(bytes_),
             ", and of ", format_bytes(static_cast<double>(total)), " there are ",
-            format_bytes(static_cast<double>(free)),
-            " left; give a smaller model or micro_batch, zero=1 to 3, recompute=full, "
-            "offload=all, or a mesh with fewer ranks on each device"),
+            format_bytes(static_cast<double>(free)), " left"),
         bytes_, static_cast<std::int64_t>(free));
   }
 

@@ -45,25 +45,42 @@ static MB_HD void adamw(Team team, const UpdateRule& op, double weight_decay, do
   const M keep = M(1 - op.learning_rate * weight_decay);
   const M rate = M(op.learning_rate / (1 - power_of(op.beta1, updates)));
   const M root_correction = M(1 / root_of(1 - power_of(op.beta2, updates)));
-  team.for_each(n, [=](std::int64_t i) {
-    const M g = gradient[i] * g_scale;
-    const M m_new = beta1 * m[i] + rest1 * g;
-    const M v_new = beta2 * v[i] + rest2 * g * g;
-    m[i] = m_new;
-    v[i] = v_new;
-    value[i] = keep * value[i] - rate * m_new / (root_of(v_new) * root_correction + epsilon);
-    if constexpr (!kIsMain<T>) rounded[i] = value[i];
-  });
+  const auto update = [=](M& to, M& to_m, M& to_v, M from, M before, M m_before, M v_before) {
+    const M g = from * g_scale;
+    const M m_new = beta1 * m_before + rest1 * g;
+    const M v_new = beta2 * v_before + rest2 * g * g;
+    to_m = m_new;
+    to_v = v_new;
+    return to = keep * before - rate * m_new / (root_of(v_new) * root_correction + epsilon);
+  };
+  const M *const value_now = value, *const m_now = m, *const v_now = v;
+  if constexpr (kIsMain<T>) {
+    const auto one = [=](std::int64_t, M& to, M& to_m, M& to_v, M g, auto... before) {
+      update(to, to_m, to_v, g, before...);
+    };
+    team.for_each(n, one, value, m, v, gradient, value_now, m_now, v_now);
+  } else {
+    const auto one = [=](std::int64_t, T& to_rounded, M& to, M& to_m, M& to_v, M g,
+                         auto... before) { to_rounded = update(to, to_m, to_v, g, before...); };
+    team.for_each(n, one, rounded, value, m, v, gradient, value_now, m_now, v_now);
+  }
 }
 
 template <class Team, class M, class T>
 static MB_HD void sgd(Team team, double learning_rate, double scale, std::int64_t n,
                       const M* gradient, M* value, T* rounded) {
   const M rate = M(learning_rate * scale);
-  team.for_each(n, [=](std::int64_t i) {
-    value[i] -= rate * gradient[i];
-    if constexpr (!kIsMain<T>) rounded[i] = value[i];
-  });
+  const M* const now = value;
+  if constexpr (kIsMain<T>) {
+    team.for_each(
+        n, [=](std::int64_t, M& to, M before, M g) { to = before - rate * g; }, value, now,
+        gradient);
+  } else {
+    const auto one = [=](std::int64_t, T& to_rounded, M& to, M before, M g) {
+      to_rounded = to = before - rate * g;
+    };
+    team.for_each(n, one, rounded, value, now, gradient);
+  }
 }
 
 }  // namespace mb

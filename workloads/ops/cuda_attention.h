@@ -55,11 +55,14 @@ struct SoftmaxRow {
                                     step.reach(query), width, &max);
     const M old_sum = exp_of(before - max);
     const M total = old_sum + new_sum;
+    const M* const weights = x;
     if (step.drops) {
       const auto keep = step.keep<M>(at.batch, at.head(i), query);
-      team.for_each(width, [=](std::int64_t key) { p[key] = x[key] / total * keep(key); });
+      const auto one = [=](std::int64_t key, T& to, M a) { to = a / total * keep(key); };
+      team.for_each(width, one, p, weights);
     } else {
-      team.for_each(width, [=](std::int64_t key) { p[key] = x[key] / total; });
+      team.for_each(
+          width, [=](std::int64_t, T& to, M a) { to = a / total; }, p, weights);
     }
     *own_lse = max + log_of(total);
     if (kept) kept[i] = old_sum / total;
@@ -77,10 +80,12 @@ struct MergeRow {
     const HeadLayout& l = at.step.layout;
     const Main<T>* x = sums + i * l.out_row;
     T* y = out + (at.tile.first + i) * l.out_row;
-    team.for_each(l.out_row, [=, *this](std::int64_t j) {
+    const auto one = [=, *this](std::int64_t j, T& to, Main<T> before, Main<T> more) {
       const std::int64_t head = j / at.step.layout.head_dim;
-      y[j] = y[j] * kept[head * at.tile.rows + i] + x[j];
-    });
+      to = before * kept[head * at.tile.rows + i] + more;
+    };
+    const T* const earlier = y;
+    team.for_each(l.out_row, one, y, earlier, x);
   }
 };
 
@@ -100,8 +105,8 @@ struct SoftmaxGradientRow {
     const std::int64_t query = at.query(i), head = at.head(i), width = at.tile.keys;
     const T* a = dout + query * l.out_row + head * l.head_dim;
     const T* b = out + query * l.out_row + head * l.head_dim;
-    const M dot =
-        team.template sum<M>(l.head_dim, [=](std::int64_t j) { return M(a[j]) * M(b[j]); });
+    const M dot = team.template sum<M>(
+        l.head_dim, [](std::int64_t, M p, M q) { return p * q; }, a, b);
     M* x = scores + i * at.row;
     M* dx = d_scores + i * at.row;
     const M scale = score_scale<M>(l.head_dim), of_query = lse[at.lse(i)];
@@ -115,10 +120,12 @@ struct SoftmaxGradientRow {
     if constexpr (!kIsMain<T>) {
       T* p = probabilities + i * at.row;
       T* d = d_scores_out + i * at.row;
-      team.for_each(width, [=](std::int64_t key) {
-        p[key] = x[key];
-        d[key] = dx[key];
-      });
+      const M *const weights = x, *const slopes = dx;
+      const auto round = [](std::int64_t, T& to_p, T& to_d, M weight, M slope) {
+        to_p = weight;
+        to_d = slope;
+      };
+      team.for_each(width, round, p, d, weights, slopes);
     }
   }
 };

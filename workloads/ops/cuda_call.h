@@ -46,10 +46,14 @@ constexpr DType dtype_of<Fp16>() {
   return DType::fp16;
 }
 
-// launch_rows and launch_elements of a call that runs.
+// launch_rows, launch_parts and launch_elements of a call that runs.
 template <class T, class Body>
 void rows(const Call<T>& call, std::int64_t count, const Body& body) {
   if (!call.prepares) launch_rows(call.stream, count, body);
+}
+template <class T, class F>
+void parts(const Call<T>& call, std::int64_t count, const F& f) {
+  if (!call.prepares) launch_parts(call.stream, count, f);
 }
 template <class T, class F>
 void elements(const Call<T>& call, std::int64_t count, const F& f) {

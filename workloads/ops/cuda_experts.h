@@ -77,8 +77,10 @@ struct CombineGradientRow {
     const T* x = buffer + slot[i] * n;
     T* dx = d_buffer + slot[i] * n;
     const M weight = gate[i];
-    d_gate[i] = team.template sum<M>(n, [=](std::int64_t k) { return M(d[k]) * M(x[k]); });
-    team.for_each(n, [=](std::int64_t k) { dx[k] = weight * d[k]; });
+    d_gate[i] = team.template sum<M>(
+        n, [](std::int64_t, M p, M q) { return p * q; }, d, x);
+    team.for_each(
+        n, [=](std::int64_t, T& to, M p) { to = weight * p; }, dx, d);
   }
 };
 template <class T>

@@ -1,5 +1,6 @@
 // The one place that launches row kernels: a block of threads a row on a GPU. Compiled for the
-// host, the same bodies run row after row on a stream of tests/support/cuda_emulation.
+// host, the same bodies run row after row on a stream of tests/support/cuda_emulation, by one lane
+// that takes elements in packs as a block's do.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,6 +9,7 @@
 
 #include "workloads/base/cuda_check.h"
 #include "workloads/base/host_device.h"
+#include "workloads/ops/pack.h"
 #include "workloads/ops/team.h"
 
 #if !defined(__CUDACC__)
@@ -20,27 +22,28 @@ namespace mb::cuda {
 
 inline constexpr int kThreads = 256, kWarp = 32;
 
-// The threads of a block share a row. All must come to every call, and all get its result.
+// The threads of a block share a row. All must come to every call, and all get its result. Rows of
+// less than a warp of packs go by one element: more threads then have something to do.
 struct BlockTeam {
-  template <class F>
-  __device__ void for_each(std::int64_t n, F f) const {
-    for (std::int64_t i = threadIdx.x; i < n; i += kThreads) f(i);
+  template <class F, class... T>
+  __device__ void for_each(std::int64_t n, F f, T*... at) const {
+    visit_lane<kThreads, kWarp>(threadIdx.x, n, f, at...);
     __syncthreads();
   }
-  template <class A, class F>
-  __device__ A sum(std::int64_t n, F f) const {
-    A own = 0;
-    for (std::int64_t i = threadIdx.x; i < n; i += kThreads) own += f(i);
-    return combine(own, [](A a, A b) { return a + b; });
+  template <int kWidth, class F>
+  __device__ void for_each_pack(std::int64_t n, bool wide, F f) const {
+    visit_packs<kThreads, kWidth>(threadIdx.x, n, wide, f);
+    __syncthreads();
   }
-  template <class A, class F>
-  __device__ A max(std::int64_t n, F f) const {
-    A own = -static_cast<A>(__builtin_inff());
-    for (std::int64_t i = threadIdx.x; i < n; i += kThreads) {
-      const A x = f(i);
-      own = own < x ? x : own;
-    }
-    return combine(own, [](A a, A b) { return a < b ? b : a; });
+  template <class A, class F, class... T>
+  __device__ A sum(std::int64_t n, F f, T*... at) const {
+    return combine(sum_of_lane<A, kThreads, kWarp>(threadIdx.x, n, f, at...),
+                   [](A a, A b) { return a + b; });
+  }
+  template <class A, class F, class... T>
+  __device__ A max(std::int64_t n, F f, T*... at) const {
+    return combine(max_of_lane<A, kThreads, kWarp>(threadIdx.x, n, f, at...),
+                   [](A a, A b) { return a < b ? b : a; });
   }
 
  private:
@@ -75,6 +78,26 @@ void launch_rows(cudaStream_t stream, std::int64_t rows, const Body& body) {
 
 #else
 
+// A block of one lane, for which two packs are enough.
+struct OneLane {
+  template <class F, class... T>
+  void for_each(std::int64_t n, F f, T*... at) const {
+    visit_lane<1, 2>(0, n, f, at...);
+  }
+  template <int kWidth, class F>
+  void for_each_pack(std::int64_t n, bool wide, F f) const {
+    visit_packs<1, kWidth>(0, n, wide, f);
+  }
+  template <class A, class F, class... T>
+  A sum(std::int64_t n, F f, T*... at) const {
+    return sum_of_lane<A, 1, 2>(0, n, f, at...);
+  }
+  template <class A, class F, class... T>
+  A max(std::int64_t n, F f, T*... at) const {
+    return max_of_lane<A, 1, 2>(0, n, f, at...);
+  }
+};
+
 // Of tests/support/cuda_emulation: runs `work` in the order of the stream, on its thread.
 cudaError_t emulate_launch(cudaStream_t stream, std::function<void()> work);
 
@@ -82,28 +105,42 @@ template <class Body>
 void launch_rows(cudaStream_t stream, std::int64_t rows, const Body& body) {
   check(emulate_launch(stream,
                        [rows, body] {
-                         for (std::int64_t row = 0; row < rows; ++row) body(SerialTeam{}, row);
+                         for (std::int64_t row = 0; row < rows; ++row) body(OneLane{}, row);
                        }),
         "kernel launch");
 }
 
 #endif
 
-// f(i) for each of n elements, in rows of as many as make a block busy.
+// f(team, first, count) for parts of n elements, each as many as make a block busy.
 template <class F>
-struct Elements {
-  static constexpr std::int64_t kRow = 2048;
+struct Parts {
+  static constexpr std::int64_t kPart = 2048;
   std::int64_t n;
   F f;
   template <class Team>
-  MB_HD void operator()(Team team, std::int64_t row) const {
-    const std::int64_t begin = row * kRow, left = n - begin;
-    team.for_each(left < kRow ? left : kRow, [=, *this](std::int64_t i) { f(begin + i); });
+  MB_HD void operator()(Team team, std::int64_t part) const {
+    const std::int64_t first = part * kPart, left = n - first;
+    f(team, first, left < kPart ? left : kPart);
+  }
+};
+template <class F>
+void launch_parts(cudaStream_t stream, std::int64_t n, const F& f) {
+  launch_rows(stream, (n + Parts<F>::kPart - 1) / Parts<F>::kPart, Parts<F>{n, f});
+}
+
+// f(i) for each of n elements.
+template <class F>
+struct Elements {
+  F f;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t first, std::int64_t count) const {
+    team.for_each(count, [=, *this](std::int64_t i) { f(first + i); });
   }
 };
 template <class F>
 void launch_elements(cudaStream_t stream, std::int64_t n, const F& f) {
-  launch_rows(stream, (n + Elements<F>::kRow - 1) / Elements<F>::kRow, Elements<F>{n, f});
+  launch_parts(stream, n, Elements<F>{f});
 }
 
 }  // namespace mb::cuda

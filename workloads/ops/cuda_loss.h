@@ -142,9 +142,8 @@ struct SquaresOfPart {
   MB_HD void operator()(Team team, std::int64_t part) const {
     const std::int64_t begin = part * kPart, left = n - begin;
     const M* from = x + begin;
-    partial[part] = team.template sum<double>(left < kPart ? left : kPart, [=](std::int64_t i) {
-      return double(from[i]) * double(from[i]);
-    });
+    const auto square = [](std::int64_t, M a) { return double(a) * double(a); };
+    partial[part] = team.template sum<double>(left < kPart ? left : kPart, square, from);
   }
 };
 struct AddParts {
@@ -218,33 +217,39 @@ void run(const UpdateParameters& op, const Call<T>& call) {
 }
 
 template <class From, class To>
-struct ConvertElement {
+struct ConvertPart {
   const From* x;
   To* y;
-  MB_HD void operator()(std::int64_t i) const { y[i] = x[i]; }
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t first, std::int64_t count) const {
+    convert(team, x + first, y + first, count);
+  }
 };
 template <class T>
 void run(const Cast& op, const Call<T>& call) {
   using M = Main<T>;
   if (op.to_main) {
-    elements(call, op.n, ConvertElement<T, M>{in<T>(call, 0), out<M>(call, 0)});
+    parts(call, op.n, ConvertPart<T, M>{in<T>(call, 0), out<M>(call, 0)});
   } else {
-    elements(call, op.n, ConvertElement<M, T>{in<M>(call, 0), out<T>(call, 0)});
+    parts(call, op.n, ConvertPart<M, T>{in<M>(call, 0), out<T>(call, 0)});
   }
 }
 template <class M>
-struct AddElement {
+struct AddPart {
   const M* x;
   M* y;
-  MB_HD void operator()(std::int64_t i) const { y[i] += x[i]; }
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t first, std::int64_t count) const {
+    add_to(team, x + first, y + first, count);
+  }
 };
 template <class T>
 void run(const Accumulate& op, const Call<T>& call) {
   using M = Main<T>;
   if (op.accumulate) {
-    elements(call, op.n, AddElement<M>{in<M>(call, 0), out<M>(call, 0)});
+    parts(call, op.n, AddPart<M>{in<M>(call, 0), out<M>(call, 0)});
   } else {
-    elements(call, op.n, ConvertElement<M, M>{in<M>(call, 0), out<M>(call, 0)});
+    parts(call, op.n, ConvertPart<M, M>{in<M>(call, 0), out<M>(call, 0)});
   }
 }
 

@@ -10,7 +10,8 @@ namespace mb::cuda {
 
 template <class Team, class T>
 MB_HD void copy_row(Team team, const T* x, T* y, std::int64_t n) {
-  team.for_each(n, [=](std::int64_t i) { y[i] = x[i]; });
+  team.for_each(
+      n, [](std::int64_t, T& to, T from) { to = from; }, y, x);
 }
 
 template <class T>

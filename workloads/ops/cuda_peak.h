@@ -32,6 +32,9 @@ struct GpuCopyRates {
 };
 GpuCopyRates measure_copies(std::int64_t bytes, const GpuEffort& effort = {});
 
+// Why times of these GPUs mean nothing, so that reports leave out every speed; null of real ones.
+const char* why_no_speed();
+
 // Name of the current device, "NVIDIA H100 80GB HBM3". Throws Error where there is none.
 std::string gpu_name();
 

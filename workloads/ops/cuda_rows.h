@@ -34,7 +34,8 @@ struct Places {
 // --- sums over rows, column by column: in two passes, so that many blocks share them
 // --------------
 
-// terms(row, column) of up to 64 rows to a row of `partial`.
+// Terms of up to 64 rows to a row of `partial`: terms.add(row, i, sums) adds those of as many
+// columns from i as there are sums.
 template <class M, class Terms>
 struct PartialSums {
   static constexpr std::int64_t kRows = 64;
@@ -44,10 +45,12 @@ struct PartialSums {
   template <class Team>
   MB_HD void operator()(Team team, std::int64_t part) const {
     const std::int64_t begin = part * kRows, end = begin + kRows < rows ? begin + kRows : rows;
-    team.for_each(n, [=, *this](std::int64_t i) {
-      M sum = 0;
-      for (std::int64_t row = begin; row < end; ++row) sum += terms(row, i);
-      partial[part * n + i] = sum;
+    constexpr int kWidth = Terms::kWidth;
+    const bool wide = n % kWidth == 0 && terms.begins_packs();
+    team.template for_each_pack<kWidth>(n, wide, [=, *this](std::int64_t i, auto width) {
+      Pack<M, decltype(width)::value> sums = {};
+      for (std::int64_t row = begin; row < end; ++row) terms.add(row, i, sums);
+      store_pack(partial + part * n + i, sums);
     });
   }
 };
@@ -88,7 +91,8 @@ struct EmbeddingRow {
     const bool here = entry >= 0 && entry < vocabulary;
     const T* from = table + (here ? entry : 0) * n;
     T* to = y + row * n;
-    team.for_each(n, [=](std::int64_t i) { to[i] = here ? from[i] : T(0.0f); });
+    team.for_each(
+        n, [=](std::int64_t, T& entry_here, T x) { entry_here = here ? x : T(0.0f); }, to, from);
   }
 };
 template <class T>
@@ -209,20 +213,30 @@ struct NormGradientRow {
   }
 };
 template <class T>
-struct NormWeightTerm {
+struct NormWeightTerms {
+  static constexpr int kWidth = pack_width<T>();
   const T *dy, *x;
   const Main<T>*rstd, *mean;  // mean: null of RMSNorm
   std::int64_t n;
-  MB_HD Main<T> operator()(std::int64_t row, std::int64_t i) const {
-    const Main<T> center = mean ? mean[row] : Main<T>(0);
-    return dy[row * n + i] * ((x[row * n + i] - center) * rstd[row]);
+  MB_HD bool begins_packs() const { return begin_packs(dy, x); }
+  template <int kNow>
+  MB_HD void add(std::int64_t row, std::int64_t i, Pack<Main<T>, kNow>& sums) const {
+    const Main<T> center = mean ? mean[row] : Main<T>(0), scale = rstd[row];
+    const auto d = load_pack<kNow>(dy + row * n + i), a = load_pack<kNow>(x + row * n + i);
+    for (int k = 0; k < kNow; ++k) sums.at[k] += d.at[k] * ((a.at[k] - center) * scale);
   }
 };
 template <class T>
-struct ElementTerm {
+struct ElementTerms {
+  static constexpr int kWidth = pack_width<T>();
   const T* x;
   std::int64_t n;
-  MB_HD Main<T> operator()(std::int64_t row, std::int64_t i) const { return x[row * n + i]; }
+  MB_HD bool begins_packs() const { return begin_packs(x); }
+  template <int kNow>
+  MB_HD void add(std::int64_t row, std::int64_t i, Pack<Main<T>, kNow>& sums) const {
+    const auto a = load_pack<kNow>(x + row * n + i);
+    for (int k = 0; k < kNow; ++k) sums.at[k] += Main<T>(a.at[k]);
+  }
 };
 template <class T>
 void run(const NormGradient& op, const Call<T>& call) {
@@ -235,9 +249,9 @@ void run(const NormGradient& op, const Call<T>& call) {
   T* dx = out<T>(call, 0);
   // Before dx, which may be where dy or the residual is.
   sum_rows(call, op.rows, op.n, op.accumulate, out<M>(call, 1),
-           NormWeightTerm<T>{dy, x, rstd, mean, op.n});
+           NormWeightTerms<T>{dy, x, rstd, mean, op.n});
   if (layer)
-    sum_rows(call, op.rows, op.n, op.accumulate, out<M>(call, 2), ElementTerm<T>{dy, op.n});
+    sum_rows(call, op.rows, op.n, op.accumulate, out<M>(call, 2), ElementTerms<T>{dy, op.n});
   if (layer) {
     rows(call, op.rows, NormGradientRow<true, T>{dy, x, w, residual, rstd, mean, dx, op.n});
   } else {
@@ -248,42 +262,37 @@ void run(const NormGradient& op, const Call<T>& call) {
 template <class T>
 void run(const BiasGradient& op, const Call<T>& call) {
   sum_rows(call, op.rows, op.n, op.accumulate, out<Main<T>>(call, 0),
-           ElementTerm<T>{in<T>(call, 0), op.n});
+           ElementTerms<T>{in<T>(call, 0), op.n});
 }
 
 // --- activations
 // ----------------------------------------------------------------------------------
 
-// A team of one for functions of a row, at one element of it.
-struct OneElement {
-  template <class F>
-  MB_HD void for_each(std::int64_t, F f) const {
-    f(0);
-  }
-};
-
 template <class T>
-struct GeluElement {
+struct GeluPart {
   const T* u;
   T* y;
-  MB_HD void operator()(std::int64_t i) const { gelu(OneElement{}, u + i, y + i, 1); }
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t first, std::int64_t count) const {
+    gelu(team, u + first, y + first, count);
+  }
 };
 template <class T>
 void run(const Gelu& op, const Call<T>& call) {
-  elements(call, op.rows * op.n, GeluElement<T>{in<T>(call, 0), out<T>(call, 0)});
+  parts(call, op.rows * op.n, GeluPart<T>{in<T>(call, 0), out<T>(call, 0)});
 }
 template <class T>
-struct GeluGradientElement {
+struct GeluGradientPart {
   const T *dy, *u;
   T* du;
-  MB_HD void operator()(std::int64_t i) const {
-    gelu_gradient(OneElement{}, dy + i, u + i, du + i, 1);
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t first, std::int64_t count) const {
+    gelu_gradient(team, dy + first, u + first, du + first, count);
   }
 };
 template <class T>
 void run(const GeluGradient& op, const Call<T>& call) {
-  elements(call, op.rows * op.n,
-           GeluGradientElement<T>{in<T>(call, 0), in<T>(call, 1), out<T>(call, 0)});
+  parts(call, op.rows * op.n, GeluGradientPart<T>{in<T>(call, 0), in<T>(call, 1), out<T>(call, 0)});
 }
 template <class T>
 struct SwigluRow {
@@ -367,8 +376,10 @@ struct DroppedRow {
     const T* from = x + row * n;
     T* to = y + row * n;
     const std::int64_t index = dropout_index(places, first_sample, n, row);
-    team.for_each(
-        n, [=, *this](std::int64_t i) { to[i] = dropout_of(mask, index + i, Main<T>(from[i])); });
+    const auto one = [=, *this](std::int64_t i, T& kept, Main<T> a) {
+      kept = dropout_of(mask, index + i, a);
+    };
+    team.for_each(n, one, to, from);
   }
 };
 template <class T>
@@ -381,6 +392,14 @@ void run(const DropoutRows& op, const Call<T>& call) {
 
 // --- rotary
 // ---------------------------------------------------------------------------------------
+
+// A team of one for functions of a row, at one element of it.
+struct OneElement {
+  template <class F>
+  MB_HD void for_each(std::int64_t, F f) const {
+    f(0);
+  }
+};
 
 // Angles are computed where they are used, in fp64 as CPUs do: a table would have to be kept for
 // each sequence length. Each serves several heads.

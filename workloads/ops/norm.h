@@ -11,13 +11,18 @@ namespace mb {
 template <class Team, class T, class M>
 static MB_HD void layer_norm_row(Team team, const T* x, const T* w, const T* b, T* y, M* rstd,
                                  M* mean, std::int64_t n, M epsilon) {
-  const M center = team.template sum<M>(n, [=](std::int64_t i) { return x[i]; }) / M(n);
-  const M variance = team.template sum<M>(n, [=](std::int64_t i) {
-    const M d = x[i] - center;
+  const auto itself = [](std::int64_t, M a) { return a; };
+  const M center = team.template sum<M>(n, itself, x) / M(n);
+  const auto square = [=](std::int64_t, M a) {
+    const M d = a - center;
     return d * d;
-  }) / M(n);
+  };
+  const M variance = team.template sum<M>(n, square, x) / M(n);
   const M scale = M(1) / root_of(variance + epsilon);
-  team.for_each(n, [=](std::int64_t i) { y[i] = (x[i] - center) * scale * w[i] + b[i]; });
+  const auto one = [=](std::int64_t, T& to, M a, M weight, M bias) {
+    to = (a - center) * scale * weight + bias;
+  };
+  team.for_each(n, one, y, x, w, b);
   *rstd = scale;
   *mean = center;
 }
@@ -26,9 +31,11 @@ static MB_HD void layer_norm_row(Team team, const T* x, const T* w, const T* b, 
 template <class Team, class T, class M>
 static MB_HD void rms_norm_row(Team team, const T* x, const T* w, T* y, M* rstd, std::int64_t n,
                                M epsilon) {
-  const M squares = team.template sum<M>(n, [=](std::int64_t i) { return x[i] * x[i]; });
+  const auto square = [](std::int64_t, M a) { return a * a; };
+  const M squares = team.template sum<M>(n, square, x);
   const M scale = M(1) / root_of(squares / M(n) + epsilon);
-  team.for_each(n, [=](std::int64_t i) { y[i] = x[i] * scale * w[i]; });
+  team.for_each(
+      n, [=](std::int64_t, T& to, M a, M weight) { to = a * scale * weight; }, y, x, w);
   *rstd = scale;
 }
 
@@ -37,18 +44,23 @@ static MB_HD void rms_norm_row(Team team, const T* x, const T* w, T* y, M* rstd,
 template <bool kLayer, class Team, class T, class M>
 static MB_HD void norm_gradient_row(Team team, const T* dy, const T* x, const T* w, M rstd, M mean,
                                     const T* residual, T* dx, std::int64_t n) {
-  const M along_one =
-      kLayer ? team.template sum<M>(n, [=](std::int64_t i) { return dy[i] * w[i]; }) / M(n) : M(0);
-  const M along_x = team.template sum<M>(n, [=](std::int64_t i) {
-    return dy[i] * w[i] * ((x[i] - mean) * rstd);
-  }) / M(n);
-  const auto through = [=](std::int64_t i) {
-    return rstd * (dy[i] * w[i] - along_one - (x[i] - mean) * rstd * along_x);
+  const auto weighted = [](std::int64_t, M d, M weight) { return d * weight; };
+  const auto normed = [=](std::int64_t, M d, M a, M weight) {
+    return d * weight * ((a - mean) * rstd);
+  };
+  const M along_one = kLayer ? team.template sum<M>(n, weighted, dy, w) / M(n) : M(0);
+  const M along_x = team.template sum<M>(n, normed, dy, x, w) / M(n);
+  const auto through = [=](M d, M a, M weight) {
+    return rstd * (d * weight - along_one - (a - mean) * rstd * along_x);
   };
   if (residual) {
-    team.for_each(n, [=](std::int64_t i) { dx[i] = through(i) + residual[i]; });
+    const auto one = [=](std::int64_t, T& to, M d, M a, M weight, M more) {
+      to = through(d, a, weight) + more;
+    };
+    team.for_each(n, one, dx, dy, x, w, residual);
   } else {
-    team.for_each(n, [=](std::int64_t i) { dx[i] = through(i); });
+    const auto one = [=](std::int64_t, T& to, M d, M a, M weight) { to = through(d, a, weight); };
+    team.for_each(n, one, dx, dy, x, w);
   }
 }
 

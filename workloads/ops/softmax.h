@@ -23,13 +23,15 @@ static MB_HD std::int64_t label_column(std::int64_t label, std::int64_t valid, s
 
 template <class Team, class T>
 static MB_HD Main<T> max_row(Team team, const T* x, std::int64_t n) {
-  return team.template max<Main<T>>(n, [=](std::int64_t i) { return Main<T>(x[i]); });
+  return team.template max<Main<T>>(
+      n, [](std::int64_t, Main<T> a) { return a; }, x);
 }
 
 // Sum of exp(x - max).
 template <class Team, class T, class M>
 static MB_HD M exp_sum_row(Team team, const T* x, M max, std::int64_t n) {
-  return team.template sum<M>(n, [=](std::int64_t i) { return exp_of(x[i] - max); });
+  return team.template sum<M>(
+      n, [=](std::int64_t, M a) { return exp_of(a - max); }, x);
 }
 
 // x = loss_scale * (softmax(x) - onehot(column)) over `valid` columns, 0 in the padding; all 0 for
@@ -40,10 +42,13 @@ static MB_HD void cross_entropy_gradient_row(Team team, T* x, M max, M sum, M lo
                                              std::int64_t valid, std::int64_t n) {
   if (!valid_token) valid = 0;
   const M scale = loss_scale / sum;
-  team.for_each(valid, [=](std::int64_t i) {
-    x[i] = exp_of(x[i] - max) * scale - (i == column ? loss_scale : M(0));
-  });
-  team.for_each(n - valid, [=](std::int64_t i) { x[valid + i] = M(0); });
+  const auto one = [=](std::int64_t i, T& to, M a) {
+    to = exp_of(a - max) * scale - (i == column ? loss_scale : M(0));
+  };
+  const T* const logits = x;
+  team.for_each(valid, one, x, logits);
+  team.for_each(
+      n - valid, [](std::int64_t, T& to) { to = M(0); }, x + valid);
 }
 
 // Rows of attention scores have room for a whole number of these, so that no loop has a tail.
@@ -60,14 +65,17 @@ static MB_HD T attention_row(Team team, T* x, T scale, std::int64_t length, std:
                              T* max) {
   const std::int64_t padded = whole_blocks(length);
   const T lowest = -static_cast<T>(__builtin_inff());
-  const T highest = scale * team.template max<T>(
-                                padded, [=](std::int64_t i) { return i < length ? x[i] : lowest; });
+  const T* const scores = x;
+  const auto there = [=](std::int64_t i, T score) { return i < length ? score : lowest; };
+  const T highest = scale * team.template max<T>(padded, there, scores);
   const T top = highest < *max ? *max : highest;
-  const T sum = team.template sum<T>(padded, [=](std::int64_t i) {
-    const T p = exp_of(x[i] * scale - top);
-    return x[i] = i < length ? p : T(0);
-  });
-  team.for_each(width - padded, [=](std::int64_t i) { x[padded + i] = T(0); });
+  const auto to_probability = [=](std::int64_t i, T& to, T score) {
+    const T p = exp_of(score * scale - top);
+    return to = i < length ? p : T(0);
+  };
+  const T sum = team.template sum<T>(padded, to_probability, x, scores);
+  team.for_each(
+      width - padded, [](std::int64_t, T& to) { to = T(0); }, x + padded);
   *max = top;
   return sum;
 }
@@ -84,14 +92,18 @@ template <class Team, class T, class Keep>
 static MB_HD void attention_gradient_row(Team team, T* x, T* dp, T scale, T lse, T dot,
                                          std::int64_t length, std::int64_t width, Keep keep) {
   const std::int64_t padded = whole_blocks(length);
-  team.for_each(padded, [=](std::int64_t i) {
-    const T p = exp_of(x[i] * scale - lse);
+  const auto one = [=](std::int64_t i, T& to_p, T& to_ds, T score, T d) {
+    const T p = exp_of(score * scale - lse);
     const T kept = static_cast<T>(keep(i));
-    const T ds = p * (dp[i] * kept - dot) * scale;
-    x[i] = i < length ? p * kept : T(0);
-    dp[i] = i < length ? ds : T(0);
-  });
-  team.for_each(width - padded, [=](std::int64_t i) { x[padded + i] = dp[padded + i] = T(0); });
+    const T ds = p * (d * kept - dot) * scale;
+    to_p = i < length ? p * kept : T(0);
+    to_ds = i < length ? ds : T(0);
+  };
+  const T *const scores = x, *const d_probabilities = dp;
+  team.for_each(padded, one, x, dp, scores, d_probabilities);
+  team.for_each(
+      width - padded, [](std::int64_t, T& to_p, T& to_ds) { to_p = to_ds = T(0); }, x + padded,
+      dp + padded);
 }
 
 }  // namespace mb

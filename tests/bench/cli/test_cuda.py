@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,7 +16,7 @@ SMALL = ["model=gpt-tiny", "global_batch=8", "steps=2", "warm_up=1"]
 
 
 def run(*words, program=EMULATED, **environment):
-    if program == EMULATED and not EMULATED.exists():
+    if program != BIN / "meshbench" and not program.exists():
         pytest.skip("no CUDA toolkit here, whose headers the emulation takes")
     return subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=60,
                           env={**os.environ, **environment})
@@ -44,8 +45,26 @@ def test_ranks_share_gpus_in_turn_and_train_as_one_rank_does(tmp_path):
         assert 0 < device["allocated_bytes"] <= device["used_bytes"] < device["total_bytes"]
     assert row["cuda"]["clock_uncertainty_ns"] > 0
     assert all(entry["equal"] for entry in row["traffic"])
-    assert row["metrics"]["step_s"]["samples"] and row["metrics"]["bubble_fraction_own_cores"]["reason"]
+    assert row["metrics"]["bubble_fraction_own_cores"]["reason"]
     assert row["peak"]["flops_per_s"] is None and row["peak"]["devices"] == 3
+
+
+NO_SPEED = "a test double of GPUs, whose times mean nothing"
+
+
+def test_no_speed_is_told_of_a_double(tmp_path):
+    out = tmp_path / "row.json"
+    done = run("run", *SMALL, "mode=cuda+threads", "mesh=dp2", "-o", out)
+    assert done.returncode == 0, done.stderr
+    for name in ("step time", "throughput"):
+        assert re.search(f"^{name} +{NO_SPEED}$", done.stdout, re.M), done.stdout
+    row = row_at(out)
+    for name, metric in row["metrics"].items():
+        if metric["unit"] == "s" or metric["unit"].endswith("/s") or name in ("mfu", "hfu"):
+            assert metric["value"] is None and metric["reason"] == NO_SPEED, name
+    assert row["collectives"] and all(c["busbw_bytes_per_s"] is None and c["reason"] == NO_SPEED
+                                      for c in row["collectives"])
+    assert not row["link_fits"]
 
 
 def traced(tmp_path, *words, **environment):
@@ -107,11 +126,16 @@ def test_where_cupti_cannot_trace_device_events_time_and_the_reason_is_told(tmp_
 def test_out_of_memory_is_a_row_with_the_bytes_needed_and_there(tmp_path):
     out = tmp_path / "row.json"
     done = run("run", "model=gpt-10m", "mode=cuda+threads", "-o", out, EMULATED_BYTES=str(64 << 20))
-    assert done.returncode == 3
+    assert done.returncode == 66
     assert "rank 0: cuda device 0 is out of memory: the memory of a rank takes " in message_of(done)
+    assert "give a smaller model or micro_batch" in message_of(done)
     detail = row_at(out)["status_detail"]
     assert row_at(out)["status"] == "oom"
     assert detail["needed_bytes"] > detail["capacity_bytes"] == 64 << 20
+    done = run("memory", "model=gpt-10m", "mode=cuda+threads", "--run", EMULATED_BYTES=str(64 << 20))
+    assert done.returncode == 66 and "is out of memory" in message_of(done)
+    done = run("coll", "mode=cuda+threads", "mesh=dp2", "op=all_gather", "size=256M", EMULATED_BYTES=str(64 << 20))
+    assert done.returncode == 66 and "is out of memory" in message_of(done) and "give smaller sizes" in message_of(done)
 
 
 @pytest.mark.parametrize("devices, says", [
@@ -268,8 +292,26 @@ def test_collectives_of_gpus_move_what_they_should(mode, tmp_path):
         jsonschema.validate(row, schema)
         assert row["mode"] == mode
         assert row["coll"]["check"]["wrong"] == (None if row["coll"]["operation"] == "barrier" else 0)
+        assert all(metric["value"] is None and metric["reason"] == NO_SPEED for metric in row["metrics"].values())
     assert len({row["coll"]["operation"] for row in rows}) == 13
     assert "Out of bounds values : 0 OK" in done.stdout and "TEST DOUBLE" in done.stderr
+    assert f"# no time or rate is shown: {NO_SPEED}" in done.stdout and "Avg bus bandwidth    : N/A" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if re.match(" +[0-9]", line)]
+    assert len(lines) > 20 and all(line.split()[5:8] == ["N/A"] * 3 == line.split()[9:12] for line in lines)
+    done = run(*words[:-2], "--fit", tmp_path / "fit.json", EMULATED_DEVICES="4")
+    assert "are made of times, and this is " + NO_SPEED in message_of(done)
+
+
+@pytest.mark.parametrize("gpus, says", [(1, "not defined: one GPU has nobody to talk to"), (2, f"not told: {NO_SPEED}")])
+def test_best_rates_of_collectives_are_for_two_gpus_or_more(gpus, says):
+    done = run("--benchmark_filter=collective", "--benchmark_format=json", program=BIN.parent / "tests/gpu_bench_emulated",
+               EMULATED_DEVICES=str(gpus), EMULATED_BYTES=str(1 << 30))
+    if "this build has no NCCL" in done.stdout + done.stderr:
+        pytest.skip("no nccl.h here")
+    assert done.returncode == 0, done.stderr
+    lines = json.loads(done.stdout)["benchmarks"]
+    assert [line["name"].split("/")[1] for line in lines] == ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+    assert all(line["label"] == says and "busbw_GB_per_s" not in line for line in lines)
 
 
 def test_a_collective_of_gpus_is_also_submitted(tmp_path):

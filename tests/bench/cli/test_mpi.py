@@ -64,6 +64,50 @@ def test_training_is_that_of_threads_to_the_last_bit(mpi):
     assert json.loads(ranks.stdout)["training"]["losses"] == json.loads(threads.stdout)["training"]["losses"]
 
 
+def gpu_ranks(mpi, mode, *words, of_rank_1=()):
+    """Two processes on emulated GPUs, and how long they took; `of_rank_1` goes before the second's command."""
+    emulated = BIN.parent / "tests" / "meshbench_emulated"
+    if not emulated.exists():
+        pytest.skip("no CUDA toolkit here, whose headers the emulation takes")
+    case = {word.split("=")[0]: word for word in [*SMALL, f"mode={mode}", "mesh=dp2", "profile=off", *words]}
+    each = [emulated, "run", *case.values()]
+    start = time.monotonic()
+    done = subprocess.run(command(mpi, 1, *each, ":", "-n", 1, *of_rank_1, *each), capture_output=True, text=True,
+                          timeout=60, env={**ENVIRONMENT, "EMULATED_DEVICES": "2"})
+    if "this build has no NCCL" in done.stderr:
+        pytest.skip("no nccl.h here")
+    return done, time.monotonic() - start
+
+
+GPU_MODES = ["cuda+mpi", "nccl+mpi"]
+
+
+@pytest.mark.parametrize("mode", GPU_MODES)
+@pytest.mark.parametrize("words", [["zero=3"], ["mesh=pp2", "dtype=bf16"]])
+def test_processes_with_gpus_train_as_one_rank_does(mpi, mode, words):
+    done, _ = gpu_ranks(mpi, mode, *words)
+    assert done.returncode == 0, done.stderr
+    assert "verified        yes" in done.stdout
+
+
+@pytest.mark.parametrize("mode", GPU_MODES)
+@pytest.mark.parametrize("before, says", [
+    (["env", "EMULATED_FAULT=cublasLtMatmul 30 14"],
+     r"rank 1 on \S+ on cuda device 1 compute, B0 l0 mlp.down, matmul .*: cublasLtMatmul: cuBLASLt status 14"),
+    (["env", "EMULATED_FAULT=kernel_launch 90 719 sticky"], r"rank 1 on \S+ on cuda device 1 compute, .*, norm_gradient "
+     r".*: cudaErrorLaunchFailure, .*CUDA_LAUNCH_BLOCKING=1"),
+    (["timeout", "-s", "STOP", "1"], r"no rank has ended an instruction for 2 s: rank 1 on \S+ does not answer; rank 0 on "),
+    (["timeout", "-s", "KILL", "1"], None),
+])
+def test_a_process_with_a_gpu_that_fails_ends_the_others(mpi, mode, before, says):
+    if mpi == "mpich":
+        pytest.skip("as with Open MPI")
+    done, seconds = gpu_ranks(mpi, mode, "steps=100000", "timeout_s=2", "-q", of_rank_1=before)
+    assert done.returncode != 0 and seconds < 30
+    if says:
+        assert re.search(says, done.stderr), done.stderr
+
+
 @pytest.mark.parametrize("refused", [None, 0, 1])
 def test_all_processes_are_traced_or_none(mpi, refused):
     emulated = BIN.parent / "tests" / "meshbench_emulated"

@@ -14,9 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/device/device.h"
 #include "tests/support/cuda_emulation/nccl_lock.h"
+#include "tests/support/cuda_emulation/nccl_processes.h"
 #include "tests/support/cuda_emulation/nccl_state.h"
 #include "tests/support/cuda_emulation/state.h"
+#include "workloads/base/error.h"
 
 using namespace mb::cuda_emulation;
 
@@ -76,6 +79,7 @@ void sit_down(const NcclSeat& seat) {
   NcclMember& member = member_of(seat);
   member.device = seat.device;
   member.joined = true;
+  if (spans_processes()) post_member(*seat.clique, seat.member, seat.device);
   check_devices(*seat.clique);
   nccl_lock().changed.notify_all();
 }
@@ -135,22 +139,36 @@ ncclResult_t add(const char* name, ncclComm_t comm, cudaStream_t stream, NcclOpe
 }
 
 // In the order of (key, member), as MPI_Comm_split has it.
-void carry_out(NcclSplit& split) {
+void carry_out(const NcclClique& parent, std::int64_t ordinal, NcclSplit& split) {
   std::map<int, std::vector<std::pair<std::pair<int, int>, NcclSeat*>>> groups;
   for (auto& [member, part] : split.parts) {
-    if (part.seat) groups[part.color].push_back({{part.key, member}, part.seat.get()});
+    if (part.color != NCCL_SPLIT_NOCOLOR)
+      groups[part.color].push_back({{part.key, member}, part.seat.get()});
   }
   for (auto& [color, seats] : groups) {
     std::sort(seats.begin(), seats.end());
-    const auto clique = std::make_shared<NcclClique>(static_cast<int>(seats.size()));
+    const auto clique = std::make_shared<NcclClique>(
+        mb::cat(parent.name, " part ", ordinal, " ", color), static_cast<int>(seats.size()));
     for (std::size_t m = 0; m < seats.size(); ++m) {
+      if (!seats[m].second) continue;  // another process has it
       seats[m].second->member = static_cast<int>(m);
       seats[m].second->clique = clique;
     }
-    for (const auto& [order, seat] : seats) sit_down(*seat);
+    for (const auto& [order, seat] : seats) {
+      if (seat) sit_down(*seat);
+    }
   }
   split.done = true;
   nccl_lock().changed.notify_all();
+}
+
+// What members in other processes have posted.
+void find_others(const NcclSeat& seat) {
+  NcclClique& clique = *seat.clique;
+  if (!clique.complete() && find_members(clique)) check_devices(clique);
+  for (auto& [ordinal, split] : clique.splits) {
+    if (!split.done && find_parts(clique, ordinal, split)) carry_out(clique, ordinal, split);
+  }
 }
 
 }  // namespace
@@ -191,7 +209,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   if (const ncclResult_t error = enter_nccl("ncclGetUniqueId")) return error;
   static std::atomic<int> made{0};
   std::memset(id->internal, 0, sizeof id->internal);
-  std::snprintf(id->internal, sizeof id->internal, "emulated clique %d", ++made);
+  std::snprintf(id->internal, sizeof id->internal, "emulated clique %d of %lld", ++made,
+                static_cast<long long>(mb::now_ns()));  // no two processes have the same
   return ncclSuccess;
 }
 
@@ -203,7 +222,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
       (config && config->magic != 0xcafebeef))
     return ncclInvalidArgument;
   auto clique = cliques()[id.internal].lock();
-  if (!clique) cliques()[id.internal] = clique = std::make_shared<NcclClique>(ranks);
+  if (!clique) cliques()[id.internal] = clique = std::make_shared<NcclClique>(id.internal, ranks);
   if (clique->members.size() != static_cast<std::size_t>(ranks) ||
       clique->members[static_cast<std::size_t>(rank)].joined)
     return ncclInvalidArgument;
@@ -227,7 +246,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part
   NcclSeat& parent = *comm->seat;
   if (!ready(parent)) return ncclInvalidArgument;
   const auto clique = parent.clique;
-  NcclSplit& split = clique->splits[member_of(parent).splits++];
+  const std::int64_t ordinal = member_of(parent).splits++;
+  NcclSplit& split = clique->splits[ordinal];
   NcclSplit::Part mine{color, key, nullptr};
   *part = nullptr;
   const bool blocking = config ? config->blocking != 0 : parent.blocking;
@@ -238,7 +258,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part
     *part = make(mine.seat);
   }
   split.parts.emplace(parent.member, mine);
-  if (split.parts.size() == clique->members.size()) carry_out(split);
+  if (spans_processes()) post_part(*clique, ordinal, parent.member, mine);
+  if (split.parts.size() == clique->members.size()) carry_out(*clique, ordinal, split);
   if (!blocking) return split.done ? ncclSuccess : ncclInProgress;
   nccl_lock().changed.wait(lock, [&] { return split.done || clique->error != ncclSuccess; });
   return clique->error;
@@ -248,6 +269,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   enter("ncclCommGetAsyncError");  // answers on a device that is stuck, too
   std::unique_lock lock(nccl_lock().mutex);
   NcclSeat& seat = *comm->seat;
+  if (spans_processes() && seat.clique) find_others(seat);
   *state = ncclInProgress;
   if (seat.clique && seat.clique->error != ncclSuccess) {
     *state = seat.clique->error;

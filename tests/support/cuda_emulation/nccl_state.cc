@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/support/cuda_emulation/nccl_lock.h"
+#include "tests/support/cuda_emulation/nccl_processes.h"
 #include "tests/support/cuda_emulation/state.h"
 #include "workloads/base/error.h"
 
@@ -249,6 +250,11 @@ std::string text_of(const NcclOperation& operation) {
   return text;
 }
 
+std::size_t bytes_read(const NcclKernel& kernel, const NcclOperation& operation) {
+  return operation.count ? bytes_of(operation) / operation.count * elements_read(kernel, operation)
+                         : 0;
+}
+
 NcclLock& nccl_lock() {
   static auto* const lock = new NcclLock;
   return *lock;
@@ -298,6 +304,12 @@ void run_kernel(NcclKernel& kernel) {
       reaches && wait_for(kernel, lock, [&] { return !kernel.previous || kernel.previous->done; });
   for (; goes_on && kernel.at < kernel.operations.size(); ++kernel.at) {
     const NcclOperation& operation = kernel.operations[kernel.at];
+    if (spans_processes()) {
+      const std::string wrong = meet_processes(kernel, operation, lock);
+      if (!wrong.empty()) give_up(kernel, wrong);
+      if (operation.is_message()) break;
+      continue;
+    }
     if (operation.is_message()) {
       run_messages(kernel, lock);
       break;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace mb::cuda_emulation {
@@ -83,9 +84,11 @@ struct NcclSplit {
 };
 
 struct NcclClique {
-  explicit NcclClique(int size) : members(static_cast<std::size_t>(size)) {}
+  NcclClique(std::string of_name, int size)
+      : name(std::move(of_name)), members(static_cast<std::size_t>(size)) {}
   bool complete() const;
 
+  const std::string name;  // the same for all members
   std::vector<NcclMember> members;
   ncclResult_t error = ncclSuccess;
   std::map<std::int64_t, NcclMeeting> meetings;                        // by ordinal
@@ -100,6 +103,9 @@ std::shared_ptr<NcclKernel> make_kernel(const NcclSeat& seat, std::uint32_t stre
 void run_kernel(NcclKernel& kernel);
 // The member's communicator ends: what of its kernels has not begun never will.
 void forget_kernels(const NcclSeat& seat);
+
+// What the member reads of its buffer.
+std::size_t bytes_read(const NcclKernel& kernel, const NcclOperation& operation);
 
 // Does a collective for all members; nothing else touches their buffers.
 void carry_out(const std::map<int, NcclOperation>& members);
