@@ -67,7 +67,7 @@ def state_of(rank, column):
 
 
 def replicated_state():
-    lines = [["model", "parameters", "state a rank, GB", "bytes a parameter", "with activations, GB", "fits 80 GB"]]
+    lines = [["model", "parameters", "state a rank, GB", "bytes a parameter", "needed at most, GB", "fits 80 GB"]]
     for model in ("gpt3-1.3b", "gpt3-2.7b", "llama2-7b", "gpt3-13b"):
         for zero, mesh in ((0, "dp8"), (0, "dp64"), (3, "dp64")):
             words = f"model={model} mesh={mesh} zero={zero} dtype=bf16 micro_batch=1 recompute=full mode=sim machine=a100x8"
@@ -75,7 +75,7 @@ def replicated_state():
             row = predict(words)
             state = sum(state_of(rank, "plan_bytes").values())
             parameters = PARAMETERS[model]
-            needed = sum(row[f"{name}_bytes"] for name in ("planned", "rounding", "fragmentation", "library", "context"))
+            needed = sum(row[f"{name}_bytes"] for name in ("planned", "stack", "rounding", "fragmentation", "library", "context"))
             lines.append([f"`{model} mesh={mesh} zero={zero}`", f"{number(parameters / 1e9)} G", number(state / 1e9),
                           f"{state / parameters:.2f}", number(needed / 1e9), "yes" if row["fits"] else "no"])
     return lines

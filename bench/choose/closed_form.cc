@@ -437,7 +437,8 @@ double Step::memory_bytes(const std::vector<std::vector<InFlight>>& in_flight,
                               std::max(activations, static_cast<double>(d.staged_bytes)));
   }
   constexpr double kSegment = 2 << 20;
-  return most * 1.02 + kSegment + 1e9 * (machine.library_gb + machine.context_gb);
+  return most + static_cast<double>(fragmentation_of(std::llround(most))) + kSegment +
+         static_cast<double>(library_bytes(mesh, machine)) + 1e9 * machine.context_gb;
 }
 
 }  // namespace
@@ -454,6 +455,8 @@ EstimateError error_of(const Mesh& mesh, const StepOptions& options, const Stack
   if (options.offload_activations) add(0.10), error.memory += 0.30;
   if (options.offload_optimizer) add(0.15);
   if (options.zero == 3) error.memory += options.offload_optimizer ? 0.14 : 0.06;
+  // What a stack keeps beside the Plan is not counted; these gradients take less.
+  if (stack.deepspeed_gradients) error.memory += 0.35;
   return error;
 }
 

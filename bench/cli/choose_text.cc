@@ -75,7 +75,7 @@ std::string best_text(const Chosen& chosen) {
       choices_of(chosen, best.candidate), seconds(p.step_s), seconds(p.interval.low_s),
       seconds(p.interval.high_s), tokens / p.step_s / q.gpus,
       gigabytes(static_cast<double>(p.memory.total())), gigabytes(q.memory_bytes),
-      gigabytes(static_cast<double>(p.memory.planned)),
+      gigabytes(static_cast<double>(p.memory.planned + p.memory.stack)),
       gigabytes(static_cast<double>(p.memory.rounding + p.memory.fragmentation)),
       gigabytes(static_cast<double>(p.memory.library + p.memory.context)), q.stack.source);
   for (const std::string& reason : p.interval.extrapolated)

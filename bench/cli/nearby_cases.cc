@@ -52,7 +52,7 @@ std::vector<std::string> with_words(const Case& c, const std::vector<std::string
 bool fits(const std::vector<std::string>& words) {
   try {
     const Case c = parse_case(words);
-    const StepMemory memory = memory_of_step(c.model, c.mesh, c.options, c.machine);
+    const StepMemory memory = memory_of_step(c.model, c.mesh, c.options, c.machine, c.stack);
     return static_cast<double>(memory.total()) <= 1e9 * c.machine.memory_gb;
   } catch (const Error&) {
     return false;  // a case that its rules refuse is no way out

@@ -31,7 +31,7 @@ Metric headroom(const Case& c, const Measured& measured, const Metric& process) 
   if (c.mode == Mode::sim)
     return value(kName, "B",
                  1e9 * c.machine.memory_gb -
-                     static_cast<double>(memory_of(measured.plan, c.machine).total()));
+                     static_cast<double>(memory_of(measured.plan, c.machine, c.stack).total()));
   if (on_cuda(c.mode)) {
     if (measured.cuda.empty()) return absent(kName, "B", "the driver does not say");
     const auto left = [](const CudaFacts& device) {

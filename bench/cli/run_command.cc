@@ -77,13 +77,14 @@ void check_places(const Flags& flags) {
 // What a device would have to hold, where the machine has less, and what would do.
 std::optional<std::string> memory_objection(const Case& c, const Measured& measured) {
   if (c.mode != Mode::sim) return std::nullopt;
-  const StepMemory memory = memory_of(measured.plan, c.machine);
+  const StepMemory memory = memory_of(measured.plan, c.machine, c.stack);
   const double needed = static_cast<double>(memory.total()), capacity = 1e9 * c.machine.memory_gb;
   if (needed <= capacity) return std::nullopt;
   const std::string nearest = nearest_that_fits(c);
   return cat("a rank needs ", format_bytes(needed), " of the ", format_bytes(capacity), " that ",
              c.machine.name, " has, ", format_bytes(needed - capacity),
-             " too much: ", format_bytes(static_cast<double>(memory.planned)), " of tensors, ",
+             " too much: ", format_bytes(static_cast<double>(memory.planned + memory.stack)),
+             " of tensors, ",
              format_bytes(static_cast<double>(memory.rounding + memory.fragmentation)),
              " that an allocator rounds and leaves between, ",
              format_bytes(static_cast<double>(memory.library + memory.context)),

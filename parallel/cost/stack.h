@@ -24,6 +24,19 @@ struct Stack {
   bool fp8_matmul = false;
   // The host waits for every collective that computation follows, as it does for messages.
   bool host_waits = false;
+  // What it holds in memory beside the Plan's tensors (memory.h).
+  // Transformer Engine's modules under Megatron-LM: a buffer of the model's dtype for each shape
+  // that a layer's weights have, which stands in for the gradient that its product has added to the
+  // main one, and one for the head's while that runs; attention over context ranks keeps its result
+  // twice.
+  bool transformer_engine = false;
+  // Gradients of fp16 parameters in fp16, in fp32 the owner's slice while the update runs; those of
+  // bf16 in bf16 beside the fp32 ones that they are added to (DeepSpeed's ZeroOptimizer and
+  // BF16_Optimizer). And the buckets that gradients and parameters travel in.
+  bool deepspeed_gradients = false;
+  bool keeps_sent = false;  // what a stage has sent, until its gradient comes
+  // Of the logits, in fp32, that the loss holds at once; where tensor ranks divide the vocabulary.
+  double loss_copies = 0, divided_loss_copies = 0;
   // Of machine.attention_efficiency, which is that of today's kernels: those of 2022 reached 25 to
   // 40 % of an A100's peak where their successors reach 50 to 73 % (Dao, FlashAttention-2, 2023).
   double attention_share = 1;

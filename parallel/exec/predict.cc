@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "parallel/exec/virtual_time.h"
-#include "parallel/plan/liveness.h"
 #include "parallel/strategy/layout.h"
 #include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
@@ -94,29 +93,11 @@ bool has_settled(const Plan& plan_before, const Walked& before, const Plan& plan
 
 }  // namespace
 
-StepMemory memory_of(const Plan& plan, const Machine& machine) {
-  constexpr std::int64_t kSegment = 2 << 20, kBlock = 512;
-  StepMemory most;
-  for (const Program& program : plan.programs) {
-    StepMemory memory{.planned = memory_peak(program).total_bytes};
-    for (const Tensor& tensor : program.tensors) {
-      if (tensor.persistent && tensor.base == kNone && !tensor.host)
-        memory.rounding += (kBlock - tensor.bytes % kBlock) % kBlock;
-    }
-    memory.rounding += kSegment - memory.planned % kSegment;
-    if (memory.planned > most.planned) most = memory;
-  }
-  most.fragmentation = most.planned / 50;
-  most.library = std::llround(machine.library_gb * 1e9);
-  most.context = std::llround(machine.context_gb * 1e9);
-  return most;
-}
-
 StepMemory memory_of_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
-                          const Machine& machine) {
+                          const Machine& machine, const Stack& stack) {
   StepOptions some = options;
   some.micro_batches = rounds_of(mesh, options).walked;
-  return memory_of(plan_step(model, mesh, some), machine);
+  return memory_of(plan_step(model, mesh, some), machine, stack);
 }
 
 StepInterval interval_of(double step_s, const Mesh& mesh, const Machine& machine,
@@ -198,7 +179,7 @@ Prediction predict(const ModelConfig& model, const Mesh& mesh, const StepOptions
   }
   Prediction p{.step_s = 1e-9 * walked.step_ns,
                .busiest_compute_s = 1e-9 * walked.compute_ns,
-               .memory = memory_of(plan, machine),
+               .memory = memory_of(plan, machine, stack),
                .simulated_micro_batches = rounds.walked,
                .ops = op_coverage(plan, machine)};
   if (!variation.imbalance.empty()) p.even_step_s = 1e-9 * walked.even_step_ns;

@@ -9,6 +9,7 @@
 
 #include "parallel/cost/cost.h"
 #include "parallel/cost/machine.h"
+#include "parallel/cost/memory.h"
 #include "parallel/cost/stack.h"
 #include "parallel/exec/jitter.h"
 #include "parallel/mesh/mesh.h"
@@ -18,18 +19,9 @@
 
 namespace mb {
 
-struct StepMemory {                // of the rank that has most, bytes
-  std::int64_t planned = 0;        // live tensors at their peak
-  std::int64_t rounding = 0;       // of the caching allocator: blocks of 512 B, segments of 2 MiB
-  std::int64_t fragmentation = 0;  // what it holds in pieces that nothing fits into, at most
-  std::int64_t library = 0, context = 0;
-  std::int64_t total() const { return planned + rounding + fragmentation + library + context; }
-};
-
-StepMemory memory_of(const Plan& plan, const Machine& machine);
 // Of as many micro-batches as it takes to fill the pipeline: more live in the same memory.
 StepMemory memory_of_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& options,
-                          const Machine& machine);
+                          const Machine& machine, const Stack& stack);
 
 // 80 % of measured steps lie between; with the reasons why that is wider than for the rows that the
 // stack's constants were fitted on: another machine, more nodes, none at all.

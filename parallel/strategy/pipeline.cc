@@ -206,6 +206,8 @@ class ScheduleWriter {
   void backward(const Slot& slot) {
     const std::vector<PreparedBlock>& blocks = stage_.blocks[slot.chunk];
     const bool inputs = slot.pass != Pass::weight_grad, weights = slot.pass != Pass::input_grad;
+    // The stage before does not wait for sums of gradients that nothing runs beside.
+    const bool sends_first = inputs && !stage_.options.overlap.reduce && !blocks.empty();
     TensorId dy = gradients_[at(slot)];
     for (int b = static_cast<int>(blocks.size()) - 1; b >= 0; --b) {
       const PreparedBlock& block = blocks[b];
@@ -229,10 +231,11 @@ class ScheduleWriter {
         if (step.weight_half ? weights || twice : inputs) stamp(block, run, step, slot.pass, slot);
       }
       parameters_.finish_reductions();
+      if (b == 0 && sends_first) pass_on(slot, dy);
       const bool forgets = slot.pass == Pass::weight_grad && mutated("weight_half_not_reduced");
       if (!forgets) parameters_.complete(block, slot);
     }
-    if (inputs) pass_on(slot, dy);
+    if (inputs && !sends_first) pass_on(slot, dy);
   }
 
   // --- The second memory space ------------------------------------------------------------------

@@ -86,6 +86,8 @@ def test_straight_curves_are_met_by_half_their_sizes(tmp_path):
     assert len(errors) == 10
     assert max(abs(e) for _, e in errors) < 1e-12
     assert "| x | 10 | 0.0 | 0.0 |" in kernels.markdown(tmp_path)
+    kernels.draw(tmp_path, tmp_path / "c.png")
+    assert (tmp_path / "c.png").stat().st_size > 5_000
     assert kernels.markdown(tmp_path / "nothing") == ""
 
 
@@ -143,3 +145,19 @@ def test_published_rows_are_all_predicted_or_say_why(monkeypatch):
     assert all(p.words or p.skipped for p in rows)
     some = [p for p in rows if p.words and p.source != "vTrain single node"][::12]
     assert [q["error"] for q in fit.predict([f"{p.words} stack={p.stack}" for p in some]) if "error" in q] == []
+
+
+def test_memory_is_held_to_what_was_counted():
+    row = {"source": "s", "memory_kind": "allocated", "measured_memory_gib": 10.0, "planned_memory_gib": 9.0,
+           "expected_memory_gib": 10.1, "total_memory_gib": 9.9}
+    assert kernels.memory_markdown([row]).splitlines()[-1] == "| s | allocated | 1 | 10.0 | 1.0 | 1.0 | 1.0 | -1.0 | 1 |"
+    assert kernels.memory_markdown([row | {"measured_memory_gib": ""}]) == ""
+
+
+def test_memory_of_a_row_is_what_its_source_counted():
+    q = {"planned_bytes": 8 << 30, "stack_bytes": 1 << 30, "rounding_bytes": 0, "fragmentation_bytes": 3 << 30, "reserved_bytes": 10 << 30,
+         "library_bytes": 1 << 30, "context_bytes": 1 << 30, "step_s": 1, "step_low_s": 1, "step_high_s": 1, "fits": True, "case": "c"}
+    for kind, gib in (("allocated", 9), ("torch allocator reserved", 10), ("nvidia-smi style GB", 12)):
+        p = cases.Published("id", "s", "", "x", 1.0, "w", memory_gib=10, memory_kind=kind)
+        row = command.row_of(p, {}, q)
+        assert (row["expected_memory_gib"], row["total_memory_gib"]) == (gib, 14)

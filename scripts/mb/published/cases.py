@@ -63,8 +63,9 @@ def single_node(path):
         yield Published(r["id"], "vTrain single node", group, "megatron-vtrain", float(r["iter_time_ms"]) / 1e3, words)
 
 
+# SimuMax's llama3-405b.json has 16 groups of keys and values, as the first weights of the model had.
 LLAMA3 = {"70b": _model(80, 8192, 64, 4096, 128256, 28672, 8, "llama"),
-          "405b": _model(126, 16384, 128, 4096, 128256, 53248, 8, "llama")}
+          "405b": _model(126, 16384, 128, 4096, 128256, 53248, 16, "llama")}
 
 
 def b200(path):
@@ -142,7 +143,8 @@ def _step(r, name, stack):
     p = Published(r["id"], name, "-".join((r["model"], r["gpu"], r["n_gpus"], r["gbs"], r["seq"], r["precision"])), stack,
                   float(measured) if measured else None, skipped=_why_not(r))
     if r["mem_gb"]:
-        p.memory_gib, p.memory_kind = float(r["mem_gb"]), r["mem_kind"]
+        p.memory_kind = r["mem_kind"]
+        p.memory_gib = float(r["mem_gb"]) * (1 if "GiB" in p.memory_kind else 1e9 / 2**30)
     if not measured:
         p.skipped = p.skipped or "no time published"
     if p.skipped:
@@ -181,9 +183,15 @@ def _step(r, name, stack):
     if stack == "llm-foundry":
         p.stack = "llm-foundry-" + ("fp8" if "fp8" in r["precision"] else "h100" if "h100" in machine else "a100")
     if stack == "torchtitan":
-        fp8, eager = "fp8" in r["precision"], "eager" in r["precision"]
-        p.stack = "torchtitan-fp8" if fp8 else "torchtitan"
-        if "async" in r["schedule"]:
+        p.stack = "torchtitan-fp8" if "fp8" in r["precision"] else "torchtitan"
+        if "rowwise" in r["precision"]:
+            p.stack = "torchtitan-rowwise"
+        if "202506" in r["verified_in"]:  # the loss is compiled by then
+            options["stack.loss_copies"] = 0
+        if recompute.startswith("selective"):
+            # Per operation: results of attention and of every second product are kept. Nearest: half of the layers.
+            options.update(recompute="full", recompute_layers="0-%d" % (int(r["layers"]) // 2 - 1))
+        if "async" in r["schedule"] or "asyncTP" in r["id"]:
             options["tensor_chunks"] = 4
     p.words = _case(model, {axis: n[axis] for axis in ("dp", "pp", "cp", "tp")}, options)
     return p

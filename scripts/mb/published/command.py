@@ -13,7 +13,7 @@ from mb.exit_codes import ExitCode
 from mb.published import cases, fit, kernels
 
 COLUMNS = ("source", "id", "stack", "fitted_on", "measured_s", "predicted_s", "low_s", "high_s", "error_pct",
-           "inside_80pct", "measured_memory_gib", "memory_kind", "planned_memory_gib", "total_memory_gib", "fits", "skipped", "case")
+           "inside_80pct", "measured_memory_gib", "memory_kind", "planned_memory_gib", "expected_memory_gib", "total_memory_gib", "fits", "skipped", "case")
 
 
 def _ranks(values):
@@ -80,11 +80,16 @@ def row_of(p, fitted, q=None):
     if "error" in q:
         return row | {"skipped": "refused: " + q["error"], "case": q["case"]}
     planned = q["planned_bytes"]
-    total = planned + sum(q[key] for key in ("rounding_bytes", "fragmentation_bytes", "library_bytes", "context_bytes"))
+    allocated = planned + q["stack_bytes"] + q["rounding_bytes"]
+    beside = q["library_bytes"] + q["context_bytes"]
+    counted = {"allocated": allocated, "reserved": q["reserved_bytes"]}
+    expected = next((bytes for word, bytes in counted.items() if word in p.memory_kind), q["reserved_bytes"] + beside)
+    total = allocated + q["fragmentation_bytes"] + beside
     return row | {"predicted_s": q["step_s"], "low_s": q["step_low_s"], "high_s": q["step_high_s"],
                   "error_pct": 100 * (q["step_s"] / p.measured_s - 1),
                   "inside_80pct": q["step_low_s"] <= p.measured_s <= q["step_high_s"],
-                  "planned_memory_gib": planned / 2**30, "total_memory_gib": total / 2**30, "fits": q["fits"], "case": q["case"]}
+                  "planned_memory_gib": planned / 2**30,
+                  "expected_memory_gib": expected / 2**30, "total_memory_gib": total / 2**30, "fits": q["fits"], "case": q["case"]}
 
 
 def _number(value):
@@ -200,4 +205,5 @@ def main(argv=None):
         (out / "summary.json").write_text(json.dumps(by_source, indent=2) + "\n")
         (out / "summary.md").write_text(text)
         draw(good, out / "steps.png")
+        kernels.draw(args.published, out / "collectives.png")
     return ExitCode.OK

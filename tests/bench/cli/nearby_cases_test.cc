@@ -37,7 +37,7 @@ TEST(NearbyCases, FindsWhatFitsAndProposesNothingThatDoesNot) {
     if (nearest.find(key) == std::string::npos) kept.push_back(word);
   }
   const Case c = parse_case(kept);
-  const StepMemory memory = memory_of_step(c.model, c.mesh, c.options, c.machine);
+  const StepMemory memory = memory_of_step(c.model, c.mesh, c.options, c.machine, c.stack);
   EXPECT_LE(static_cast<double>(memory.total()), 1e9 * c.machine.memory_gb) << nearest;
   EXPECT_EQ(nearest_that_fits(sim("model=gpt3-175b mesh=1 machine=a100x8 dtype=bf16")), "");
 }
