@@ -90,10 +90,11 @@ exec ip netns exec "$name-\${host#host}" unshare --uts --mount bash -c '
 SHELL
 chmod +x "$work/on"
 
-# mpirun itself is on host1. TCP alone, even within a host, as one kernel would offer shared memory.
+# mpirun itself is on host1. TCP alone, even within a host, as one kernel would offer shared memory. Not
+# bound: every host would give its first rank the first core of the one machine.
 if [ "$mpi" = openmpi ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  start=("$launcher" --oversubscribe --host "${list#,}" -n "$ranks"
+  start=("$launcher" --oversubscribe --bind-to none --host "${list#,}" -n "$ranks"
     --mca plm_rsh_agent "$work/on" --mca plm_rsh_no_tree_spawn 1
     --mca pml ob1 --mca btl self,tcp,vader --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0)
 else

@@ -160,20 +160,22 @@ void run(const Flags& flags) {
 
 }  // namespace
 
-void add_check(CLI::App& app) {
+Verb check_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "check",
-      "Print a case with every default, what it needs and how long it may take, as JSON; runs "
-      "nothing");
-  add_case_words(*verb, flags->words);
-  verb->add_flag("--lines", flags->lines,
-                 "Read a case from each line of stdin, print one JSON object for each: status ok, "
-                 "invalid or unsupported");
-  verb->footer(
-      "Examples:\n  meshbench check case=first\n"
-      "  printf '%s\\n' mesh=dp2 mesh=pp2 mesh=tp3 | meshbench check --lines");
-  verb->callback([flags] { run(*flags); });
+  return {
+      .name = "check",
+      .help =
+          "Print a case with every default, what it needs and how long it may take, as JSON; runs "
+          "nothing",
+      .arguments =
+          {case_words(flags->words),
+           {"--lines", &flags->lines,
+            "Read a case from each line of stdin, print one JSON object for each: status ok, "
+            "invalid or unsupported"}},
+      .footer =
+          "Examples:\n  meshbench check case=first\n"
+          "  printf '%s\\n' mesh=dp2 mesh=pp2 mesh=tp3 | meshbench check --lines",
+      .run = [flags] { run(*flags); }};
 }
 
 }  // namespace mb

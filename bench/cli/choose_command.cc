@@ -98,33 +98,38 @@ void show(const Flags& flags) {
 
 }  // namespace
 
-void add_choose(CLI::App& app) {
+Verb choose_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "choose",
-      "The fastest mesh, order of axes, schedule and options for a model on so many GPUs");
-  verb->add_option("words", flags->words, "gpus=N and key=value words, see below")->required();
-  verb->add_option("-o,--out", flags->out,
-                   "Write a result row for each of the fastest and of the front, .jsonl");
-  verb->add_option("--rejected", flags->rejected,
-                   "Write every case that is not among them to this file, with its rule, .jsonl");
-  verb->add_option("--rank-file", flags->rank_file,
-                   "Write where a program whose axes have their usual order puts its ranks to lie "
-                   "as the best does, as Open MPI reads it");
-  verb->add_flag("--json", flags->json, "Print the rows and nothing else on stdout, one a line");
-  verb->footer(
-      choose_words_help() +
-      "  model=, machine=, global_batch=: as in a case ('meshbench run --help'); dtype= is bf16 "
-      "where it is not given\n"
-      "  Searched unless they are given: mesh (its axes), order, schedule, chunks, micro_batch, "
-      "zero, recompute, sequence_parallel, offload.\n"
-      "  Every other key of a case holds for all of them; machine.memory_gb= is what has to "
-      "suffice.\n\nExamples:\n"
-      "  meshbench choose model=gpt3-13b machine=a100x8 stack=megatron-2021 gpus=64 "
-      "global_batch=128\n"
-      "  meshbench choose model=llama2-70b machine=h100x8 gpus=64 global_batch=128 tp=8 "
-      "schedule=1f1b -o best.jsonl --rejected rejected.jsonl --rank-file ranks.txt");
-  verb->callback([flags] { show(*flags); });
+  return {
+      .name = "choose",
+      .help = "The fastest mesh, order of axes, schedule and options for a model on so many GPUs",
+      .arguments =
+          {{.name = "words",
+            .into = &flags->words,
+            .help = "gpus=N and key=value words, see below",
+            .required = true},
+           {"-o,--out", &flags->out,
+            "Write a result row for each of the fastest and of the front, .jsonl"},
+           {"--rejected", &flags->rejected,
+            "Write every case that is not among them to this file, with its rule, .jsonl"},
+           {"--rank-file", &flags->rank_file,
+            "Write where a program whose axes have their usual order puts its ranks to lie "
+            "as the best does, as Open MPI reads it"},
+           {"--json", &flags->json, "Print the rows and nothing else on stdout, one a line"}},
+      .footer =
+          choose_words_help() +
+          "  model=, machine=, global_batch=: as in a case ('meshbench run --help'); dtype= is "
+          "bf16 where it is not given\n"
+          "  Searched unless they are given: mesh (its axes), order, schedule, chunks, "
+          "micro_batch, zero, recompute, sequence_parallel, offload.\n"
+          "  Every other key of a case holds for all of them; machine.memory_gb= is what has to "
+          "suffice.\n\nExamples:\n"
+          "  meshbench choose model=gpt3-1.3b machine=a100x8 stack=megatron-2021 gpus=16 "
+          "global_batch=64\n"
+          "  meshbench choose model=llama2-70b machine=h100x8 gpus=64 global_batch=128 tp=8 cp=1 "
+          "zero=1 schedule=1f1b offload=none -o best.jsonl --rejected rejected.jsonl --rank-file "
+          "ranks.txt",
+      .run = [flags] { show(*flags); }};
 }
 
 }  // namespace mb

@@ -296,42 +296,46 @@ void run(const Flags& flags) {
 
 }  // namespace
 
-void add_coll(CLI::App& app) {
+Verb coll_verb() {
   auto flags = std::make_shared<Flags>();
   const CollCase defaults;
-  CLI::App* verb = app.add_subcommand(
-      "coll", "Time collectives on the process groups of a mesh, in nccl-tests' table");
-  verb->add_option("case", flags->words,
-                   "What to time, as key=value words:\n" + help_of(coll_keys(), defaults))
-      ->type_name("key=value ...");
-  verb->add_option("-o,--out", flags->out,
-                   "Write a JSON object a line, for each group, size and place, as they come; - is "
-                   "stdout, instead of tables");
-  verb->add_option("--csv", flags->csv, "The same fields as CSV");
-  verb->add_flag("--json", flags->json, "Print those lines instead of tables");
-  verb->add_flag("--raw", flags->raw, "Every operation's time in the rows too");
-  verb->add_flag("--explain", flags->explain,
-                 "Say what factors and ceilings are, and add a table of percentiles, skew, wait, "
-                 "transfer, ceilings and verdicts");
-  verb->add_flag("--matrix", flags->matrix,
-                 "Slow-down of each axis' operation while each axis' runs beside it");
-  verb->add_option("--fit", flags->fit,
-                   "Fit curves, links and NICs to the times, as 'meshbench fit' does, and write a "
-                   "machine that machine=@FILE reads");
-  verb->add_option("--tune", flags->tune,
-                   "Write which of several algorithm= was fastest from which size on, in the form "
-                   "that algorithm=@FILE reads");
-  verb->footer(
-      "Examples:\n  meshbench coll size=1K,1M\n  meshbench coll op=all mesh=dp2.tp2 axis=all "
-      "size=64K time_cap=50ms -o rows.jsonl --csv rows.csv\n"
-      "  meshbench coll op=all_reduce mesh=dp2.tp2 axis=tp size=1M overlap=matmul --explain\n"
-      "  meshbench coll mesh=dp2.tp2 size=256K --matrix\n"
-      "  meshbench coll op=all_reduce,all_to_all mesh=dp2.tp8 mode=sim machine=h100x8 axis=all "
-      "size=1M:1G:x4\n"
-      "  meshbench coll size=4K:4M:x4 time_cap=100ms --fit here.json\n"
-      "  meshbench coll op=all_reduce,all_gather mesh=dp4 algorithm=own,ring,tree --tune "
-      "tuned.json\n  meshbench coll mesh=dp4 size=1M algorithm=@tuned.json");
-  verb->callback([flags] { run(*flags); });
+  return {
+      .name = "coll",
+      .help = "Time collectives on the process groups of a mesh, in nccl-tests' table",
+      .arguments =
+          {{.name = "case",
+            .into = &flags->words,
+            .help = "What to time, as key=value words:\n" + help_of(coll_keys(), defaults),
+            .type = "key=value ..."},
+           {"-o,--out", &flags->out,
+            "Write a JSON object a line, for each group, size and place, as they come; - is "
+            "stdout, instead of tables"},
+           {"--csv", &flags->csv, "The same fields as CSV"},
+           {"--json", &flags->json, "Print those lines instead of tables"},
+           {"--raw", &flags->raw, "Every operation's time in the rows too"},
+           {"--explain", &flags->explain,
+            "Say what factors and ceilings are, and add a table of percentiles, skew, wait, "
+            "transfer, ceilings and verdicts"},
+           {"--matrix", &flags->matrix,
+            "Slow-down of each axis' operation while each axis' runs beside it"},
+           {"--fit", &flags->fit,
+            "Fit curves, links and NICs to the times, as 'meshbench fit' does, and write a "
+            "machine that machine=@FILE reads"},
+           {"--tune", &flags->tune,
+            "Write which of several algorithm= was fastest from which size on, in the form "
+            "that algorithm=@FILE reads"}},
+      .footer =
+          "Examples:\n  meshbench coll size=1K,1M\n  meshbench coll op=all mesh=dp2.tp2 axis=all "
+          "size=64K time_cap=50ms -o rows.jsonl --csv rows.csv\n"
+          "  meshbench coll op=all_reduce mesh=dp2.tp2 axis=tp size=1M overlap=matmul --explain\n"
+          "  meshbench coll mesh=dp2.tp2 size=256K --matrix\n"
+          "  meshbench coll op=all_reduce,all_to_all mesh=dp2.tp8 mode=sim machine=h100x8 axis=all "
+          "size=1M:1G:x4\n"
+          "  meshbench coll size=4K:4M:x4 time_cap=100ms --fit here.json\n"
+          "  meshbench coll op=all_reduce,all_gather mesh=dp4 algorithm=own,ring,tree "
+          "size=4K:4M:x4 time_cap=50ms --tune tuned.json\n"
+          "  meshbench coll mesh=dp4 size=1M algorithm=@tuned.json",
+      .run = [flags] { run(*flags); }};
 }
 
 }  // namespace mb

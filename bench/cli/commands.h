@@ -1,38 +1,37 @@
 // The verbs of `meshbench`, one file each. Data goes to stdout, everything else to stderr.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/cli/case.h"
 #include "bench/cli/exit.h"
+#include "bench/cli/verb.h"
 
 namespace mb {
 
-// Each adds its verb to `app`; the verb runs as the app's callback.
-void add_run(CLI::App& app);
-void add_sim(CLI::App& app);
-void add_predict(CLI::App& app);
-void add_compare(CLI::App& app);
-void add_scaling(CLI::App& app);
-void add_check(CLI::App& app);
-void add_plan(CLI::App& app);
-void add_theory(CLI::App& app);
-void add_place(CLI::App& app);
-void add_choose(CLI::App& app);
-void add_traffic(CLI::App& app);
-void add_memory(CLI::App& app);
-void add_coll(CLI::App& app);
-void add_fit(CLI::App& app);
-void add_doctor(CLI::App& app);
-void add_models(CLI::App& app);
-void add_machines(CLI::App& app);
-void add_stacks(CLI::App& app);
-void add_schedules(CLI::App& app);
-void add_cases(CLI::App& app);
+Verb run_verb();
+Verb sim_verb();
+Verb predict_verb();
+Verb compare_verb();
+Verb scaling_verb();
+Verb check_verb();
+Verb plan_verb();
+Verb theory_verb();
+Verb place_verb();
+Verb choose_verb();
+Verb traffic_verb();
+Verb memory_verb();
+Verb coll_verb();
+Verb fit_verb();
+Verb doctor_verb();
+Verb models_verb();
+Verb machines_verb();
+Verb stacks_verb();
+Verb schedules_verb();
+Verb cases_verb();
 
-// The positional key=value words that most verbs take, with a help text that lists the keys.
-void add_case_words(CLI::App& verb, std::vector<std::string>& words);
+// The key=value words that most verbs take, with a help text that lists the keys.
+Argument case_words(std::vector<std::string>& words);
 
 }  // namespace mb

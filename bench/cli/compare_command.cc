@@ -245,27 +245,31 @@ void show(const Flags& flags) {
 
 }  // namespace
 
-void add_compare(CLI::App& app) {
+Verb compare_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "compare", "Predicted steps side by side, and what their difference is made of");
-  add_case_words(*verb, flags->words);
-  verb->add_option("--tokens", flags->tokens, "A budget, for device hours and days")
-      ->capture_default_str();
-  verb->add_option("-o,--out", flags->out, "Write a row for each case to this file, .jsonl");
-  verb->add_flag("--json", flags->json, "Print the rows and nothing else on stdout, one a line");
-  verb->footer(
-      "Words in one pair of quotes are a case, and so is a word outside whose key one of them has; "
-      "all "
-      "others are of all cases.\nWithout quotes, a key that is there several times makes a case of "
-      "each value. Differences are to the first case, A.\n\n"
-      "Examples:\n  meshbench compare model=gpt3-13b dtype=bf16 global_batch=64 'mesh=dp8.tp8 "
-      "zero=1' mesh=dp4.pp4.tp4\n"
-      "  meshbench compare machine=h100x8 machine=b200x8 model=gpt3-13b mesh=dp8.tp8 dtype=bf16 "
-      "global_batch=64 --tokens 300G\n"
-      "  meshbench compare machine.oversubscription=1 machine.oversubscription=2 "
-      "machine.nodes_per_leaf=4 model=gpt3-13b mesh=dp64.tp8 dtype=bf16");
-  verb->callback([flags] { show(*flags); });
+  return {
+      .name = "compare",
+      .help = "Predicted steps side by side, and what their difference is made of",
+      .arguments = {case_words(flags->words),
+                    {.name = "--tokens",
+                     .into = &flags->tokens,
+                     .help = "A budget, for device hours and days",
+                     .shows_default = true},
+                    {"-o,--out", &flags->out, "Write a row for each case to this file, .jsonl"},
+                    {"--json", &flags->json,
+                     "Print the rows and nothing else on stdout, one a line"}},
+      .footer =
+          "Words in one pair of quotes are a case, and so is a word outside whose key one of them "
+          "has; all "
+          "others are of all cases.\nWithout quotes, a key that is there several times makes a "
+          "case of each value. Differences are to the first case, A.\n\n"
+          "Examples:\n  meshbench compare model=gpt3-13b dtype=bf16 global_batch=64 'mesh=dp8.tp8 "
+          "zero=1' mesh=dp4.pp4.tp4\n"
+          "  meshbench compare machine=h100x8 machine=b200x8 model=gpt3-13b mesh=dp8.tp8 "
+          "dtype=bf16 global_batch=64 --tokens 300G\n"
+          "  meshbench compare machine.oversubscription=1 machine.oversubscription=2 "
+          "machine.nodes_per_leaf=4 model=gpt3-13b mesh=dp64.tp8 dtype=bf16",
+      .run = [flags] { show(*flags); }};
 }
 
 }  // namespace mb

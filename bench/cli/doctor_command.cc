@@ -99,20 +99,23 @@ void run(const Flags& flags) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app) {
+Verb doctor_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "doctor", "Check this node, cores to GPUs, and say what would go wrong and what to do");
-  verb->add_option(
-          "mode", flags->words,
-          "mode= as 'meshbench run' takes it: what the node is to be fit for; exits with 1 "
-          "where that would fail")
-      ->type_name("mode=...");
-  verb->add_flag("--json", flags->json, "Print one JSON document");
-  verb->footer(
-      "Examples:\n  meshbench doctor\n  meshbench doctor mode=threads --json\n"
-      "\n'meshbench doctor mode=nccl+threads' on a node of GPUs checks that too.");
-  verb->callback([flags] { run(*flags); });
+  return {
+      .name = "doctor",
+      .help = "Check this node, cores to GPUs, and say what would go wrong and what to do",
+      .arguments =
+          {{.name = "mode",
+            .into = &flags->words,
+            .help =
+                "mode= as 'meshbench run' takes it: what the node is to be fit for; exits with 1 "
+                "where that would fail",
+            .type = "mode=..."},
+           {"--json", &flags->json, "Print one JSON document"}},
+      .footer =
+          "Examples:\n  meshbench doctor\n  meshbench doctor mode=threads --json\n"
+          "\n'meshbench doctor mode=nccl+threads' on a node of GPUs checks that too.",
+      .run = [flags] { run(*flags); }};
 }
 
 }  // namespace mb

@@ -88,6 +88,30 @@ void take_host(const FitRows& rows, Stack& stack, FitReport& report) {
   stack.source = cat("host_us from ", report.host_source);
 }
 
+// The mean over own traces of what passes between instructions.
+void take_gaps(const FitRows& rows, Machine& machine) {
+  const auto take = [&](double& us, int TraceFacts::*count, std::optional<double> TraceFacts::*mean,
+                        const char* name, const char* what) {
+    constexpr int kLeast = 20;
+    double sum = 0;
+    int gaps = 0, traces = 0;
+    for (const TraceFacts& trace : rows.traces) {
+      if (!trace.own || !(trace.*mean)) continue;
+      sum += trace.*count * *(trace.*mean);
+      gaps += trace.*count;
+      ++traces;
+    }
+    if (gaps < kLeast) return;
+    us = sum / gaps;
+    machine.measured.sources[name] =
+        cat(gaps, ' ', what, " in ", traces, traces == 1 ? " trace" : " traces");
+  };
+  take(machine.gap_us, &TraceFacts::gaps, &TraceFacts::gap_us, "gap_us",
+       "instructions that follow");
+  take(machine.handoff_us, &TraceFacts::handoffs, &TraceFacts::handoff_us, "handoff_us",
+       "waits between streams");
+}
+
 KnownErrors errors_of(const FitReport& report) {
   KnownErrors known;
   for (const FittedCurve& c : report.collectives.curves)
@@ -146,6 +170,7 @@ void run(const Flags& flags) {
   if (!rows.collectives.empty()) report.collectives = fit_collectives(rows.collectives, machine);
   report.operations = fit_operations(rows.operations, machine);
   take_host(rows, stack, report);
+  take_gaps(rows, machine);
   std::vector<MeasuredStep> steps;
   for (const StepTime& step : rows.steps) steps.push_back(measured_step(step, words));
   report.steps = fit_steps(steps, machine, stack);
@@ -167,40 +192,42 @@ void run(const Flags& flags) {
 
 }  // namespace
 
-void add_fit(CLI::App& app) {
+Verb fit_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "fit", "A machine and a software stack from measurements, for machine=@FILE and stack=@FILE");
-  verb->add_option(
-          "inputs", flags->words,
-          "Files, known by their content, and machine=, stack= and their fields to start from:\n"
-          "  nccl-tests' output, with its header: a curve for each collective, ranks and nodes\n"
-          "  rows of 'meshbench coll -o': the same\n"
-          "  'meshbench run --trace': the time of each of its operations\n"
-          "  a table m,n,k,dtype,time_us or op,us, or ops_bench --benchmark_out=FILE: the same, "
-          "and\n"
-          "    efficiencies of other matmuls\n"
-          "  PyTorch's trace of a step: how fast the host launches, gaps, jitter\n"
-          "  rows of 'meshbench run -o', or a table case,step_s: constants of the stack")
-      ->required()
-      ->type_name("FILE | machine=NAME ...");
-  verb->add_option("-o,--out", flags->machine, "Write the machine");
-  verb->add_option("--stack-out", flags->stack, "Write the stack");
-  verb->add_option(
-      "--report", flags->report,
-      "Write what was found as JSON: constants with their rows and errors; - is stdout");
-  verb->add_option(
-      "--for", flags->width_case,
-      "A case in quotes, of which to say where the width of its prediction comes from; "
-      "default: the first measured step");
-  verb->footer(
-      "A curve takes 4 sizes; NICs 6 rows between nodes; one, two or three constants of a stack 3, "
-      "6 "
-      "or 9 steps.\n\nExamples:\n"
-      "  meshbench fit all_reduce.log all_gather_2nodes.log machine=h100x8 -o here.json\n"
-      "  meshbench fit steps.csv machine=@here.json stack=megatron-2022 --stack-out ours.json\n"
-      "  meshbench sim model=gpt3-13b mesh=tp8.dp2 machine=@here.json stack=@ours.json dtype=bf16");
-  verb->callback([flags] { run(*flags); });
+  return {
+      .name = "fit",
+      .help = "A machine and a software stack from measurements, for machine=@FILE and stack=@FILE",
+      .arguments =
+          {{.name = "inputs",
+            .into = &flags->words,
+            .help = "Files, known by their content, and machine=, stack= and their fields to start "
+                    "from:\n"
+                    "  nccl-tests' output, with its header: a curve for each collective, ranks and "
+                    "nodes\n"
+                    "  rows of 'meshbench coll -o': the same\n"
+                    "  'meshbench run --trace': the time of each of its operations\n"
+                    "  a table m,n,k,dtype,time_us or op,us, or ops_bench --benchmark_out=FILE: "
+                    "the same, and\n"
+                    "    efficiencies of other matmuls\n"
+                    "  PyTorch's trace of a step: how fast the host launches, gaps, jitter\n"
+                    "  rows of 'meshbench run -o', or a table case,step_s: constants of the stack",
+            .type = "FILE | machine=NAME ...",
+            .required = true},
+           {"-o,--out", &flags->machine, "Write the machine"},
+           {"--stack-out", &flags->stack, "Write the stack"},
+           {"--report", &flags->report,
+            "Write what was found as JSON: constants with their rows and errors; - is stdout"},
+           {"--for", &flags->width_case,
+            "A case in quotes, of which to say where the width of its prediction comes from; "
+            "default: the first measured step"}},
+      .footer =
+          "A curve takes 4 sizes; NICs 6 rows between nodes; one, two or three constants of a "
+          "stack 3, 6 or 9 steps.\n\nExamples:\n"
+          "  meshbench fit all_reduce.log all_gather_2nodes.log machine=h100x8 -o here.json\n"
+          "  meshbench fit steps.csv machine=@here.json stack=megatron-2022 --stack-out ours.json\n"
+          "  meshbench sim model=gpt3-13b mesh=tp8.dp2 machine=@here.json stack=@ours.json "
+          "dtype=bf16",
+      .run = [flags] { run(*flags); }};
 }
 
 }  // namespace mb

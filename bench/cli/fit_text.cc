@@ -37,6 +37,9 @@ std::string trace_text(const TraceFacts& t) {
               : fmt::format("{} launches, too few for a median", t.launches);
   text += t.gap_us ? fmt::format(", {:.1f} us between kernels ({})", *t.gap_us, t.gaps)
                    : fmt::format(", {} gaps between kernels, too few", t.gaps);
+  text += t.handoff_us
+              ? fmt::format(", {:.1f} us from stream to stream ({})", *t.handoff_us, t.handoffs)
+              : "";
   text += t.jitter ? fmt::format(", kernels alike differ by {:.1f} % ({} kernels)", 100 * *t.jitter,
                                  t.repeated)
                    : "";
@@ -168,6 +171,8 @@ Json to_json(const FitReport& r, const Machine& machine, const Stack& stack) {
                               {"launches", t.launches},
                               {"gap_us", or_null(t.gap_us)},
                               {"gaps", t.gaps},
+                              {"handoff_us", or_null(t.handoff_us)},
+                              {"handoffs", t.handoffs},
                               {"jitter", or_null(t.jitter)},
                               {"kernels", t.kernels}});
   json["width"] = {{"case", r.width_case}, {"parts", Json::array()}, {"measure_next", nullptr}};

@@ -26,14 +26,15 @@ std::string parameters_text(const ModelConfig& model) {
 
 // A verb that lists all of a table, or prints one entry as the JSON that NAME=@FILE reads.
 template <class Show>
-void add_list(CLI::App& app, const char* verb_name, const char* help, const char* name_help,
-              const char* footer, Show show) {
+Verb list_verb(const char* name, const char* help, const char* name_help, const char* footer,
+               Show show) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(verb_name, help);
-  verb->add_option("name", flags->name, name_help);
-  verb->add_flag("--json", flags->json, "Print all as one JSON document");
-  verb->footer(footer);
-  verb->callback([flags, show] { show(*flags); });
+  return {.name = name,
+          .help = help,
+          .arguments = {{"name", &flags->name, name_help},
+                        {"--json", &flags->json, "Print all as one JSON document"}},
+          .footer = footer,
+          .run = [flags, show] { show(*flags); }};
 }
 
 void show_models(const Flags& flags) {
@@ -129,42 +130,44 @@ void show_cases(const Flags& flags) {
 
 }  // namespace
 
-void add_models(CLI::App& app) {
-  add_list(app, "models", "List the published models",
-           "Print this one as JSON, in the form that model=@FILE.json reads",
-           "Examples:\n  meshbench models\n  meshbench models gpt2 > mine.json && meshbench theory "
-           "model=@mine.json mesh=dp8",
-           show_models);
+Verb models_verb() {
+  return list_verb(
+      "models", "List the published models",
+      "Print this one as JSON, in the form that model=@FILE.json reads",
+      "Examples:\n  meshbench models\n  meshbench models gpt2 > mine.json && meshbench theory "
+      "model=@mine.json mesh=dp8",
+      show_models);
 }
 
-void add_machines(CLI::App& app) {
-  add_list(app, "machines", "List the machines of mode=sim",
-           "Print this one as JSON, in the form that machine=@FILE.json reads",
-           "Examples:\n  meshbench machines\n  meshbench machines h100x8 > mine.json && meshbench "
-           "sim machine=@mine.json",
-           show_machines);
+Verb machines_verb() {
+  return list_verb(
+      "machines", "List the machines of mode=sim",
+      "Print this one as JSON, in the form that machine=@FILE.json reads",
+      "Examples:\n  meshbench machines\n  meshbench machines h100x8 > mine.json && meshbench "
+      "sim machine=@mine.json",
+      show_machines);
 }
 
-void add_stacks(CLI::App& app) {
-  add_list(app, "stacks", "List the software stacks of mode=sim",
-           "Print this one as JSON, in the form that stack=@FILE.json reads",
-           "Examples:\n  meshbench stacks\n  meshbench sim model=gpt3-13b mesh=tp8 "
-           "stack=megatron-2021 stack.host_us=0",
-           show_stacks);
+Verb stacks_verb() {
+  return list_verb("stacks", "List the software stacks of mode=sim",
+                   "Print this one as JSON, in the form that stack=@FILE.json reads",
+                   "Examples:\n  meshbench stacks\n  meshbench sim model=gpt3-13b mesh=tp8 "
+                   "stack=megatron-2021 stack.host_us=0",
+                   show_stacks);
 }
 
-void add_cases(CLI::App& app) {
-  add_list(app, "cases", "List the named cases", "Print this one alone",
-           "Examples:\n  meshbench cases\n  meshbench sim case=textbook-100b", show_cases);
+Verb cases_verb() {
+  return list_verb("cases", "List the named cases", "Print this one alone",
+                   "Examples:\n  meshbench cases\n  meshbench sim case=textbook-100b", show_cases);
 }
 
-void add_case_words(CLI::App& verb, std::vector<std::string>& words) {
+Argument case_words(std::vector<std::string>& words) {
   std::string help =
       "The case, as key=value words:\n  case=NAME: a named case to start from ('meshbench cases' "
       "lists them)\n";
   const Case defaults;
   help += help_of(case_keys(), defaults, "global_batch");
-  verb.add_option("case", words, help)->type_name("key=value ...");
+  return {.name = "case", .into = &words, .help = help, .type = "key=value ..."};
 }
 
 }  // namespace mb

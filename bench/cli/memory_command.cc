@@ -225,22 +225,24 @@ void show_zero_table(const Flags& flags) {
 
 }  // namespace
 
-void add_memory(CLI::App& app) {
+Verb memory_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "memory",
-      "Memory of a case by class: closed form, plan and, with --run, what one step counts");
-  add_case_words(*verb, flags->words);
-  verb->add_option("--rank", flags->rank, "Tell of this rank, or of one of each stage: R or all");
-  verb->add_flag("--run", flags->run, "Run one step here and count");
-  verb->add_flag("--zero-table", flags->zero_table,
-                 "The ZeRO paper's table instead; takes params=7.5e9 or model=NAME, groups=1,8,64");
-  verb->add_flag("--json", flags->json, "Print one JSON document");
-  verb->footer(
-      "Examples:\n  meshbench memory model=gpt3-175b mesh=tp8.pp8 dtype=bf16 micro_batch=1 "
-      "global_batch=64 zero=1 recompute=full mode=sim\n  meshbench memory case=first zero=2 --run\n"
-      "  meshbench memory --zero-table model=gpt3-13b groups=1,16,64");
-  verb->callback([flags] { flags->zero_table ? show_zero_table(*flags) : show_case(*flags); });
+  return {
+      .name = "memory",
+      .help = "Memory of a case by class: closed form, plan and, with --run, what one step counts",
+      .arguments =
+          {case_words(flags->words),
+           {"--rank", &flags->rank, "Tell of this rank, or of one of each stage: R or all"},
+           {"--run", &flags->run, "Run one step here and count"},
+           {"--zero-table", &flags->zero_table,
+            "The ZeRO paper's table instead; takes params=7.5e9 or model=NAME, groups=1,8,64"},
+           {"--json", &flags->json, "Print one JSON document"}},
+      .footer =
+          "Examples:\n  meshbench memory model=gpt3-175b mesh=tp8.pp8 dtype=bf16 micro_batch=1 "
+          "global_batch=64 zero=1 recompute=full mode=sim\n  meshbench memory case=first zero=2 "
+          "--run\n"
+          "  meshbench memory --zero-table model=gpt3-13b groups=1,16,64",
+      .run = [flags] { flags->zero_table ? show_zero_table(*flags) : show_case(*flags); }};
 }
 
 }  // namespace mb

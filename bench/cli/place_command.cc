@@ -120,28 +120,26 @@ void show(const Flags& flags) {
 
 }  // namespace
 
-void add_place(CLI::App& app) {
+Verb place_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "place",
-      "Which order of axes keeps what off the links between nodes, and what that is worth");
-  add_case_words(*verb, flags->words);
-  verb->add_option(
-      "--orders", flags->orders,
-      "all, or some with ; between: 'tp,dp,pp;dp,tp,pp', fastest axis first; all joins "
-      "those that put the same ranks on a node");
-  verb->add_flag(
-      "--run", flags->run,
-      "Measure steps on threads too, in turns; takes link= and ranks_per_node= or nodes=");
-  verb->add_option("-o,--out", flags->out,
-                   "Write a result row for each order to this file, .jsonl");
-  verb->add_flag("--json", flags->json, "Print the rows and nothing else on stdout, one a line");
-  verb->footer(
-      "Examples:\n  meshbench place model=gpt-100b mesh=dp2.pp4.tp8 mode=sim machine=h100x8 "
-      "micro_batch=4 global_batch=128\n"
-      "  meshbench place model=gpt-1m mesh=dp2.tp2 ranks_per_node=2 micro_batch=1 global_batch=4 "
-      "steps=2 link='intra:4GB/s,2us;inter:0.05GB/s,200us' --run");
-  verb->callback([flags] { show(*flags); });
+  return {
+      .name = "place",
+      .help = "Which order of axes keeps what off the links between nodes, and what that is worth",
+      .arguments =
+          {case_words(flags->words),
+           {"--orders", &flags->orders,
+            "all, or some with ; between: 'tp,dp,pp;dp,tp,pp', fastest axis first; all joins "
+            "those that put the same ranks on a node"},
+           {"--run", &flags->run,
+            "Measure steps on threads too, in turns; takes link= and ranks_per_node= or nodes="},
+           {"-o,--out", &flags->out, "Write a result row for each order to this file, .jsonl"},
+           {"--json", &flags->json, "Print the rows and nothing else on stdout, one a line"}},
+      .footer =
+          "Examples:\n  meshbench place model=gpt-100b mesh=dp2.pp4.tp8 mode=sim machine=h100x8 "
+          "micro_batch=4 global_batch=128\n"
+          "  meshbench place model=gpt-1m mesh=dp2.tp2 ranks_per_node=2 micro_batch=1 "
+          "global_batch=4 steps=2 link='intra:4GB/s,2us;inter:0.05GB/s,200us' --run",
+      .run = [flags] { show(*flags); }};
 }
 
 }  // namespace mb

@@ -71,18 +71,19 @@ void show(const Flags& flags) {
 
 }  // namespace
 
-void add_plan(CLI::App& app) {
+Verb plan_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "plan",
-      "Show the schedule of a case, or with --rank the instructions of a rank; runs nothing");
-  add_case_words(*verb, flags->words);
-  verb->add_option("--rank", flags->rank, "List this rank's instructions");
-  verb->add_flag("--json", flags->json, "Print one JSON document");
-  verb->footer(
-      "Examples:\n  meshbench plan model=gpt-1m mesh=pp4 global_batch=8\n  meshbench plan "
-      "case=first --rank 0");
-  verb->callback([flags] { show(*flags); });
+  return {
+      .name = "plan",
+      .help =
+          "Show the schedule of a case, or with --rank the instructions of a rank; runs nothing",
+      .arguments = {case_words(flags->words),
+                    {"--rank", &flags->rank, "List this rank's instructions"},
+                    {"--json", &flags->json, "Print one JSON document"}},
+      .footer =
+          "Examples:\n  meshbench plan model=gpt-1m mesh=pp4 global_batch=8\n  meshbench plan "
+          "case=first --rank 0",
+      .run = [flags] { show(*flags); }};
 }
 
 }  // namespace mb

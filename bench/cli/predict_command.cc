@@ -62,17 +62,21 @@ void predict_file(const std::string& path) {
 
 }  // namespace
 
-void add_predict(CLI::App& app) {
+Verb predict_verb() {
   auto path = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand(
-      "predict", "Time and memory of many cases in virtual time, one JSON object a line");
-  verb->add_option("file", *path, "Cases, one a line, or - for stdin")->required();
-  verb->footer(
-      "A case that is refused gives a line with \"error\".\n\nExamples:\n  meshbench predict "
-      "cases.txt\n  echo 'model=gpt3-13b "
-      "mesh=dp2.pp4.tp8 machine=a100x8 stack=megatron-2021 dtype=bf16 global_batch=64' | meshbench "
-      "predict -");
-  verb->callback([path] { predict_file(*path); });
+  return {
+      .name = "predict",
+      .help = "Time and memory of many cases in virtual time, one JSON object a line",
+      .arguments = {{.name = "file",
+                     .into = path.get(),
+                     .help = "Cases, one a line, or - for stdin",
+                     .required = true}},
+      .footer =
+          "A case that is refused gives a line with \"error\".\n\nExamples:\n  meshbench predict "
+          "cases.txt\n  echo 'model=gpt3-13b "
+          "mesh=dp2.pp4.tp8 machine=a100x8 stack=megatron-2021 dtype=bf16 global_batch=64' | "
+          "meshbench predict -",
+      .run = [path] { predict_file(*path); }};
 }
 
 }  // namespace mb

@@ -115,8 +115,7 @@ std::string prediction_text(const Case& c, const Measured& measured) {
   const StepInterval interval = interval_of(step_s(measured), c.mesh, c.machine, c.stack);
   std::string text = fmt::format(
       "prediction      80 % of measured steps lie between {} and {}\n                calibrated "
-      "on: "
-      "{}\n",
+      "on: {}\n",
       format_duration(1e9 * interval.low_s), format_duration(1e9 * interval.high_s),
       c.stack.source);
   if (const OpCoverage ops = op_coverage(measured.plan, c.machine); ops.measured > 0)
@@ -300,40 +299,42 @@ void run(const Flags& flags, bool virtual_time) {
   }
 }
 
-CLI::App* add_verb(CLI::App& app, const char* name, const char* help, bool virtual_time) {
+Verb step_verb(const char* name, const char* help, const char* footer, bool virtual_time) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(name, help);
-  add_case_words(*verb, flags->words);
-  verb->add_option("-o,--out", flags->out,
-                   "Write the result row, one JSON object, to this file; - is stdout");
-  verb->add_option("--trace", flags->trace,
-                   "Write the last step as a Chrome trace, for ui.perfetto.dev");
-  verb->add_option("--timeline", flags->timeline,
-                   "Write the last step's timeline, one span a line");
-  verb->add_flag("--json", flags->json, "Print the row and nothing else on stdout");
-  verb->add_flag("-q,--quiet", flags->quiet, "Print the summary alone");
-  verb->add_flag("--no-progress", flags->no_progress, "No progress line on stderr");
-  verb->callback([flags, virtual_time] { run(*flags, virtual_time); });
-  return verb;
+  return {.name = name,
+          .help = help,
+          .arguments = {case_words(flags->words),
+                        {"-o,--out", &flags->out,
+                         "Write the result row, one JSON object, to this file; - is stdout"},
+                        {"--trace", &flags->trace,
+                         "Write the last step as a Chrome trace, for ui.perfetto.dev"},
+                        {"--timeline", &flags->timeline,
+                         "Write the last step's timeline, one span a line"},
+                        {"--json", &flags->json, "Print the row and nothing else on stdout"},
+                        {"-q,--quiet", &flags->quiet, "Print the summary alone"},
+                        {"--no-progress", &flags->no_progress, "No progress line on stderr"}},
+          .footer = footer,
+          .run = [flags, virtual_time] { run(*flags, virtual_time); }};
 }
 
 }  // namespace
 
-void add_run(CLI::App& app) {
-  add_verb(app, "run", "Train for some steps, measure them, hold the numbers against theory", false)
-      ->footer(
-          "Examples:\n  meshbench run case=first\n  meshbench run model=gpt-1m mesh=pp2.tp2 "
-          "micro_batch=1 global_batch=8 -o row.json --trace trace.json\n"
-          "  meshbench run model=gpt-1m data=README.md mesh=dp2 steps=20 --json");
+Verb run_verb() {
+  return step_verb(
+      "run", "Train for some steps, measure them, hold the numbers against theory",
+      "Examples:\n  meshbench run case=first\n  meshbench run model=gpt-1m mesh=pp2.tp2 "
+      "micro_batch=1 global_batch=8 -o row.json --trace trace.json\n"
+      "  meshbench run model=gpt-1m data=README.md mesh=dp2 steps=20 --json",
+      false);
 }
 
-void add_sim(CLI::App& app) {
-  add_verb(app, "sim",
-           "The same step in virtual time on a machine that one does not have (run with mode=sim)",
-           true)
-      ->footer(
-          "Examples:\n  meshbench sim case=textbook-100b\n  meshbench sim model=gpt3-13b "
-          "mesh=dp2.pp4.tp8 machine=h100x8 micro_batch=1 global_batch=64 machine.nic_gb_per_s=25");
+Verb sim_verb() {
+  return step_verb(
+      "sim",
+      "The same step in virtual time on a machine that one does not have (run with mode=sim)",
+      "Examples:\n  meshbench sim case=textbook-100b\n  meshbench sim model=gpt3-13b "
+      "mesh=dp2.pp4.tp8 machine=h100x8 micro_batch=1 global_batch=64 machine.nic_gb_per_s=25",
+      true);
 }
 
 }  // namespace mb

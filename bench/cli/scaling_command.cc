@@ -217,24 +217,28 @@ void show(const Flags& flags) {
 
 }  // namespace
 
-void add_scaling(CLI::App& app) {
+Verb scaling_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "scaling", "The predicted step on more and more devices, by more data ranks");
-  add_case_words(*verb, flags->words);
-  verb->add_option("--gpus", flags->gpus, "FIRST..LAST devices; between them, data ranks double")
-      ->capture_default_str();
-  verb->add_flag("--strong", flags->strong,
-                 "The global batch stays; else it grows with the devices");
-  verb->add_option("-o,--out", flags->out,
-                   "Write a row for each number of devices to this file, .jsonl, for 'mb plot "
-                   "scaling'");
-  verb->add_flag("--json", flags->json, "Print the rows and nothing else on stdout, one a line");
-  verb->footer(
-      "Examples:\n  meshbench scaling model=llama3-70b mesh=pp4.tp8 machine=h100x8 dtype=bf16 "
-      "zero=1 --gpus 64..100000\n  meshbench scaling model=gpt3-175b mesh=pp12.tp8 "
-      "machine=h100x8 dtype=bf16 global_batch=1536 --strong -o rows.jsonl");
-  verb->callback([flags] { show(*flags); });
+  return {
+      .name = "scaling",
+      .help = "The predicted step on more and more devices, by more data ranks",
+      .arguments = {case_words(flags->words),
+                    {.name = "--gpus",
+                     .into = &flags->gpus,
+                     .help = "FIRST..LAST devices; between them, data ranks double",
+                     .shows_default = true},
+                    {"--strong", &flags->strong,
+                     "The global batch stays; else it grows with the devices"},
+                    {"-o,--out", &flags->out,
+                     "Write a row for each number of devices to this file, .jsonl, for 'mb plot "
+                     "scaling'"},
+                    {"--json", &flags->json,
+                     "Print the rows and nothing else on stdout, one a line"}},
+      .footer =
+          "Examples:\n  meshbench scaling model=llama3-70b mesh=pp4.tp8 machine=h100x8 dtype=bf16 "
+          "zero=1 --gpus 64..100000\n  meshbench scaling model=gpt3-175b mesh=pp12.tp8 "
+          "machine=h100x8 dtype=bf16 global_batch=1536 --strong --gpus 768..100000 -o rows.jsonl",
+      .run = [flags] { show(*flags); }};
 }
 
 }  // namespace mb

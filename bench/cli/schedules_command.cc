@@ -80,8 +80,7 @@ void list(bool json) {
   }
   fmt::print(
       "{}\ntakes: p ranks, m micro-batches; bubble: share of the pipeline's time at p={}, m={}, "
-      "the "
-      "fewest chunks\nand equal forward (F), input gradient (I) and weight gradient (W); live: "
+      "the fewest chunks\nand equal forward (F), input gradient (I) and weight gradient (W); live: "
       "micro-batches whose activations\nrank 0 keeps. 'meshbench theory' prints the formulas.\n",
       table.to_text(), kRanks, kMicroBatches);
 }
@@ -122,19 +121,23 @@ void show(const Flags& flags) {
 
 }  // namespace
 
-void add_schedules(CLI::App& app) {
+Verb schedules_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand("schedules", "List the pipeline schedules");
-  verb->add_option("name", flags->name,
-                   "Print the slots of this one, in the form that schedule=@FILE reads");
-  verb->add_option("shape", flags->words,
-                   fmt::format("pp={} m={} chunks=N group=N", kRanks, kMicroBatches))
-      ->type_name("key=value ...");
-  verb->add_flag("--json", flags->json, "Print what is known of all, or of this one, as JSON");
-  verb->footer(
-      "Examples:\n  meshbench schedules\n  meshbench schedules zb-v pp=4 m=8 > mine.txt && "
-      "meshbench plan model=gpt-1m model.layers=8 mesh=pp4 global_batch=8 schedule=@mine.txt");
-  verb->callback([flags] { show(*flags); });
+  return {
+      .name = "schedules",
+      .help = "List the pipeline schedules",
+      .arguments = {{"name", &flags->name,
+                     "Print the slots of this one, in the form that schedule=@FILE reads"},
+                    {.name = "shape",
+                     .into = &flags->words,
+                     .help = fmt::format("pp={} m={} chunks=N group=N", kRanks, kMicroBatches),
+                     .type = "key=value ..."},
+                    {"--json", &flags->json,
+                     "Print what is known of all, or of this one, as JSON"}},
+      .footer =
+          "Examples:\n  meshbench schedules\n  meshbench schedules zb-v pp=4 m=8 > mine.txt && "
+          "meshbench plan model=gpt-1m model.layers=8 mesh=pp4 global_batch=8 schedule=@mine.txt",
+      .run = [flags] { show(*flags); }};
 }
 
 }  // namespace mb

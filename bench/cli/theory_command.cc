@@ -99,16 +99,16 @@ void show(const Flags& flags) {
 
 }  // namespace
 
-void add_theory(CLI::App& app) {
+Verb theory_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "theory", "Closed forms for a case: FLOPs, bubble, memory, traffic; runs nothing");
-  add_case_words(*verb, flags->words);
-  verb->add_flag("--json", flags->json, "Print one JSON document");
-  verb->footer(
-      "Examples:\n  meshbench theory case=textbook-100b\n  meshbench theory model=gpt-1m "
-      "mesh=dp2.pp2.tp2 global_batch=16 --json");
-  verb->callback([flags] { show(*flags); });
+  return {
+      .name = "theory",
+      .help = "Closed forms for a case: FLOPs, bubble, memory, traffic; runs nothing",
+      .arguments = {case_words(flags->words), {"--json", &flags->json, "Print one JSON document"}},
+      .footer =
+          "Examples:\n  meshbench theory case=textbook-100b\n  meshbench theory model=gpt-1m "
+          "mesh=dp2.pp2.tp2 global_batch=16 --json",
+      .run = [flags] { show(*flags); }};
 }
 
 }  // namespace mb

@@ -205,8 +205,7 @@ void print(const Case& c, const StepShape& shape, const std::vector<StageTraffic
   fmt::print(
       "{}\n\nWhat one rank sends and reduces in a step: the closed form, the instructions of its "
       "plan{}.\nElements and bytes are of full vectors; wire bytes are what the rank sends if "
-      "rings "
-      "carry them.\n",
+      "rings carry them.\n",
       to_text(c), counted ? ", what its communicators counted" : "");
   for (const StageTraffic& stage : stages) {
     const int first = stage.stages.front();
@@ -250,18 +249,21 @@ void show(const Flags& flags) {
 
 }  // namespace
 
-void add_traffic(CLI::App& app) {
+Verb traffic_verb() {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = app.add_subcommand(
-      "traffic", "What a rank sends and reduces in a step, by axis and site: closed form and plan");
-  add_case_words(*verb, flags->words);
-  verb->add_flag("--run", flags->run, "Run one step on threads and show what they counted, too");
-  verb->add_flag("--json", flags->json, "Print one JSON document");
-  verb->footer(
-      "Examples:\n  meshbench traffic model=gpt-1m mesh=dp2.tp2 zero=3 sequence_parallel=on --run\n"
-      "  meshbench traffic model=gpt3-175b mesh=pp8.tp8 mode=sim schedule=interleaved chunks=3 "
-      "global_batch=64");
-  verb->callback([flags] { show(*flags); });
+  return {
+      .name = "traffic",
+      .help = "What a rank sends and reduces in a step, by axis and site: closed form and plan",
+      .arguments = {case_words(flags->words),
+                    {"--run", &flags->run,
+                     "Run one step on threads and show what they counted, too"},
+                    {"--json", &flags->json, "Print one JSON document"}},
+      .footer =
+          "Examples:\n  meshbench traffic model=gpt-1m mesh=dp2.tp2 zero=3 sequence_parallel=on "
+          "--run\n"
+          "  meshbench traffic model=gpt3-175b mesh=pp8.tp8 mode=sim schedule=interleaved chunks=3 "
+          "global_batch=64",
+      .run = [flags] { show(*flags); }};
 }
 
 }  // namespace mb

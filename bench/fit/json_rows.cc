@@ -34,8 +34,12 @@ GroupSpread spread_in(const Parsed& row, const Parsed& coll) {
   const Parsed& json = row.at("mesh");
   Mesh mesh = Mesh::parse(json.at("text").get<std::string>());
   mesh.set_order(json.at("order").get<std::string>());
-  if (json.at("nodes").is_array()) mesh.set_nodes(json.at("nodes"));
-  mesh.set_ranks_per_node(json.at("ranks_per_node"));
+  // The one or the other: of ranks on named hosts there is a list.
+  if (json.at("nodes").is_array()) {
+    mesh.set_nodes(json.at("nodes"));
+  } else {
+    mesh.set_ranks_per_node(json.at("ranks_per_node"));
+  }
   std::vector<std::vector<int>> groups;
   if (coll.at("groups") == 1) {
     groups.push_back(coll.at("ranks"));

@@ -30,11 +30,13 @@ struct StepTime {
 };
 
 // Of one trace: how fast its host launches, how long the device stands between kernels that were
-// launched in time, and how much kernels of one name and shape differ.
+// launched in time, what passes from one stream to another, and how much kernels of one name and
+// shape differ.
 struct TraceFacts {
   std::string source;
-  int launches = 0, kernels = 0, gaps = 0, repeated = 0;
-  std::optional<double> launch_us, gap_us, jitter;  // jitter: spread of log(duration)
+  bool own = false;  // of this program: what is said of kernels is of instructions
+  int launches = 0, kernels = 0, gaps = 0, handoffs = 0, repeated = 0;
+  std::optional<double> launch_us, gap_us, handoff_us, jitter;  // jitter: spread of log(duration)
 };
 
 struct FitRows {

@@ -103,8 +103,43 @@ void read_profile(const std::vector<TraceEvent>& events, TraceFacts& facts) {
   add_jitter(durations, facts);
 }
 
-// Instructions that compute, of every rank: their times by operation, with what passes until the
-// next may begin.
+// From the end of what was waited for on another stream, where that came last, to the start.
+std::vector<double> handoffs(const std::vector<TraceEvent>& events) {
+  using Instruction = std::pair<std::int64_t, std::int64_t>;  // and its process
+  std::map<Instruction, std::int64_t> ends;
+  for (const TraceEvent& e : events)
+    if (e.instruction >= 0) ends[{e.process, e.instruction}] = e.start_ns + e.duration_ns;
+  const auto known = [](const TraceEvent& e) { return e.instruction >= 0; };
+  std::vector<double> all;
+  for (const auto& [stream, list] :
+       by_lane(events, known, [](const TraceEvent& e) { return Lane(e.process, e.thread); })) {
+    std::int64_t before = 0;  // when the one before it on its stream ended
+    for (const TraceEvent* e : list) {
+      std::int64_t last = 0;
+      for (const std::int64_t id : e->after) {
+        const auto end = ends.find({e->process, id});
+        if (end != ends.end()) last = std::max(last, end->second);
+      }
+      const auto passed = static_cast<double>(e->start_ns - last);
+      if (last > before && passed >= 0 && passed < kLongestNs) all.push_back(passed);
+      before = e->start_ns + e->duration_ns;
+    }
+  }
+  return all;
+}
+
+// What instructions alike take in the mean, since a step has the sum of all; leaves out those that
+// something held up for longer than they take.
+double central_mean(const std::vector<double>& list) {
+  const double most = 3 * median(list);
+  double sum = 0;
+  int count = 0;
+  for (const double ns : list)
+    if (ns <= most) sum += ns, ++count;
+  return sum / count;
+}
+
+// Instructions that compute, of every rank: their times by operation.
 void read_own(const std::vector<TraceEvent>& events, TraceFacts& facts, FitRows& rows) {
   const auto computes = [](const TraceEvent& e) {
     return e.category == "compute" && e.instruction >= 0 && !e.action.empty();
@@ -122,13 +157,17 @@ void read_own(const std::vector<TraceEvent>& events, TraceFacts& facts, FitRows&
       if (gap >= 0 && gap < kLongestNs) gaps.push_back(gap);
     }
   }
-  const double gap_ns = gaps.size() >= kLeast ? median(gaps) : 0;
+  const double gap_ns = gaps.size() >= kLeast ? central_mean(gaps) : 0;
   facts.gaps = static_cast<int>(gaps.size());
   if (gap_ns > 0) facts.gap_us = 1e-3 * gap_ns;
+  // All of them count: the mean.
+  const std::vector<double> passed = handoffs(events);
+  facts.handoffs = static_cast<int>(passed.size());
+  if (!passed.empty()) facts.handoff_us = 1e-3 * mean(passed);
   add_jitter(durations, facts);
   for (const auto& [action, list] : durations) {
     facts.kernels += static_cast<int>(list.size());
-    rows.operations.push_back({{action, 1e-3 * (median(list) + gap_ns)}, facts.source});
+    rows.operations.push_back({{action, 1e-3 * central_mean(list)}, facts.source});
   }
 }
 
@@ -139,6 +178,7 @@ void read_trace(std::string_view text, const std::string& path, FitRows& rows) {
   TraceFacts facts{.source = path};
   const bool own = std::any_of(events.begin(), events.end(),
                                [](const TraceEvent& e) { return e.instruction >= 0; });
+  facts.own = own;
   if (own) {
     read_own(events, facts, rows);
   } else {

@@ -82,9 +82,9 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
  private:
   bool of_event() const { return list_depth_ > 0 && depth_ == list_depth_ + 1; }
   bool of_args() const { return list_depth_ > 0 && depth_ == list_depth_ + 2 && in_args_; }
-  bool of_shape() const {
+  bool of_list() const {
     return list_depth_ > 0 && depth_ == list_depth_ + 3 && in_args_ &&
-           (key_ == "grid" || key_ == "block");
+           (key_ == "grid" || key_ == "block" || key_ == "after");
   }
   bool number(const std::string& text) {
     const std::int64_t value = thousandths(text);
@@ -97,8 +97,12 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
       if (key_ == "stream") event_.stream = value / 1000;
       if (key_ == "correlation") event_.correlation = value / 1000;
       if (key_ == "instruction") event_.instruction = value / 1000;
-    } else if (of_shape()) {
-      event_.shape += text + ' ';
+    } else if (of_list()) {
+      if (key_ == "after") {
+        event_.after.push_back(value / 1000);
+      } else {
+        event_.shape += text + ' ';
+      }
     }
     return true;
   }

@@ -10,8 +10,9 @@ namespace mb {
 
 struct TraceEvent {
   std::string name, category;
-  std::string action;  // of this program's instructions
-  std::string shape;   // of a kernel's launch: grid and block
+  std::string action;               // of this program's instructions
+  std::string shape;                // of a kernel's launch: grid and block
+  std::vector<std::int64_t> after;  // instructions of other streams that it waited for
   std::int64_t start_ns = 0, duration_ns = 0;
   std::int64_t process = 0, thread = 0, stream = -1, correlation = -1, instruction = -1;
 };

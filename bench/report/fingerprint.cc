@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -21,7 +22,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Fact fact_of(std::optional<std::string> text) { return text ? Fact{std::move(*text)} : Fact{}; }
+template <class Value>
+Fact fact_of(std::optional<Value> value) {
+  return value ? Fact{std::move(*value)} : Fact{};
+}
+
+// Of the first core, now; while a case is idle this says little.
+std::optional<double> clock_mhz(const Fields& cpu) {
+  if (const auto khz = number_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"))
+    return 1e-3 * static_cast<double>(*khz);
+  const std::optional<std::string> mhz = first_of(cpu, "cpu MHz");
+  return mhz ? std::optional(std::strtod(mhz->c_str(), nullptr)) : std::nullopt;
+}
 
 // CPUs that this process may run on, and the share of them that its control group allows.
 std::int64_t usable_cpus() {
@@ -89,6 +101,9 @@ std::map<std::string, Fact> hard_facts() {
       {"build_type", build.type},
       {"flags_hash", hash_text(build.flags)},
       {"transport", transport}};
+  if (const auto instances = mig_instances("/")) facts["mig_instances"] = *instances;
+  if (const std::string topology = topology_text("/"); !topology.empty())
+    facts["topology"] = hash_text(topology);
   if (const auto driver = gpu_driver("/"))
     facts["gpu_driver"] = driver->substr(0, driver->find('.'));
   if (const auto total = memory.find("MemTotal"); total != memory.end())
@@ -111,6 +126,10 @@ std::map<std::string, Fact> soft_facts() {
       {"smt", fact_of(line_of("/sys/devices/system/cpu/smt/control"))},
       {"transparent_huge_pages", fact_of(chosen_of("/sys/kernel/mm/transparent_hugepage/enabled"))},
       {"aslr", fact_of(line_of("/proc/sys/kernel/randomize_va_space"))},
+      {"container", fact_of(container_image("/"))},
+      {"clock_mhz", fact_of(clock_mhz(cpu))},
+      {"celsius", fact_of(temperature_celsius("/"))},
+      {"throttle_events", fact_of(throttle_events("/"))},
       {"load_average", loaded ? Fact{load} : Fact{}}};
 }
 

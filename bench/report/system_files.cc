@@ -114,4 +114,72 @@ std::optional<std::string> gpu_driver(const fs::path& root) {
   return std::nullopt;
 }
 
+std::optional<std::int64_t> mig_instances(const fs::path& root) {
+  const fs::path driver = root / "proc/driver/nvidia";
+  std::error_code error;
+  std::int64_t count = 0;
+  if (!fs::exists(driver / "gpus", error) || fs::is_empty(driver / "gpus", error))
+    return std::nullopt;
+  for (const auto& gpu : fs::directory_iterator(driver / "capabilities", error))
+    count += numbered_entries(gpu.path() / "mig", "gi");
+  return count;
+}
+
+std::string topology_text(const fs::path& root) {
+  const auto known = [](const fs::path& file) { return line_of(file).value_or("?"); };
+  std::vector<std::string> lines;
+  std::error_code error;
+  // The widest link, since an idle one is narrower.
+  for (const auto& gpu : fs::directory_iterator(root / "proc/driver/nvidia/gpus", error)) {
+    const fs::path device = root / "sys/bus/pci/devices" / gpu.path().filename();
+    lines.push_back("gpu " +
+                    first_of(fields_of(gpu.path() / "information"), "Model").value_or("?") +
+                    ", node " + known(device / "numa_node") + ", " +
+                    known(device / "max_link_speed") + " x " + known(device / "max_link_width"));
+  }
+  for (const auto& card : fs::directory_iterator(root / "sys/class/infiniband", error))
+    for (const auto& port : fs::directory_iterator(card.path() / "ports", error))
+      lines.push_back("card " + known(card.path() / "hca_type") + ", node " +
+                      known(card.path() / "device/numa_node") + ", " + known(port.path() / "rate"));
+  std::sort(lines.begin(), lines.end());
+  const fs::path nodes = root / "sys/devices/system/node";
+  const std::int64_t count = numbered_entries(nodes, "node");
+  for (std::int64_t node = 0; count > 1 && node < count; ++node)
+    lines.push_back("node " + known(nodes / ("node" + std::to_string(node)) / "distance"));
+  std::string text;
+  for (const std::string& line : lines) text += line + '\n';
+  return text;
+}
+
+std::optional<std::string> container_image(const fs::path& root) {
+  std::map<std::string, std::string> told;
+  for (const std::string& line : lines_of(root / "run/.containerenv"))
+    if (const std::size_t equals = line.find("=\""); equals != std::string::npos)
+      told[line.substr(0, equals)] = line.substr(equals + 2, line.rfind('"') - equals - 2);
+  for (const char* name : {"imageid", "image"})
+    if (const auto found = told.find(name); found != told.end() && !found->second.empty())
+      return found->second;
+  std::error_code error;
+  return fs::exists(root / ".dockerenv", error) ? std::optional<std::string>("docker")
+                                                : std::nullopt;
+}
+
+std::optional<std::int64_t> throttle_events(const fs::path& root) {
+  std::optional<std::int64_t> events;
+  std::error_code error;
+  for (const auto& cpu : fs::directory_iterator(root / "sys/devices/system/cpu", error))
+    if (const auto count = number_of(cpu.path() / "thermal_throttle/core_throttle_count"))
+      events = events.value_or(0) + *count;
+  return events;
+}
+
+std::optional<double> temperature_celsius(const fs::path& root) {
+  std::optional<double> hottest;
+  std::error_code error;
+  for (const auto& zone : fs::directory_iterator(root / "sys/class/thermal", error))
+    if (const auto milli = number_of(zone.path() / "temp"))
+      hottest = std::max(hottest.value_or(-273.15), 1e-3 * static_cast<double>(*milli));
+  return hottest;
+}
+
 }  // namespace mb

@@ -36,5 +36,18 @@ std::optional<double> cpu_quota(const std::filesystem::path& root);
 double usable_memory_bytes(const std::filesystem::path& root);
 // Version of the GPU driver that is loaded, such as "550.54.15".
 std::optional<std::string> gpu_driver(const std::filesystem::path& root);
+// Instances that GPUs are divided into; nothing where there is no GPU.
+std::optional<std::int64_t> mig_instances(const std::filesystem::path& root);
+// What GPUs and InfiniBand cards are and next to which memory they hang, a line each, and how far
+// the nodes of memory are apart; sorted, without names, numbers or addresses of devices. Empty
+// where there is one node and neither.
+std::string topology_text(const std::filesystem::path& root);
+// The image that we run in: Podman tells it, of Docker's it is only known that there is one.
+std::optional<std::string> container_image(const std::filesystem::path& root);
+// How often cores were slowed down for their heat since the machine started; nothing where it is
+// not counted, as on virtual machines.
+std::optional<std::int64_t> throttle_events(const std::filesystem::path& root);
+// The hottest sensor; nothing where there is none.
+std::optional<double> temperature_celsius(const std::filesystem::path& root);
 
 }  // namespace mb

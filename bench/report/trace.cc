@@ -141,17 +141,26 @@ class TraceWriter {
                               micros(length_ns(split.transfer)));
   }
 
+  // What it waited for on other streams.
+  std::string after(int lane, const Instruction& i) const {
+    const Program& program = plan_.programs[lanes_[lane].stage];
+    std::string list;
+    for (const InstructionId before : program.after(i))
+      list += fmt::format("{}{}", list.empty() ? "" : ",", before);
+    return list.empty() ? "" : fmt::format(R"(,"after":[{}])", list);
+  }
+
   void slice(int lane, std::size_t id) {
     const Instruction& i = plan_.programs[lanes_[lane].stage].instructions[id];
     const Span& span = timeline_.lanes[lane][id];
     const Label& label = i.label;
     event(fmt::format(
-        R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"cname":"{}","args":{{"instruction":{},"pass":"{}","micro_batch":{},"chunk":{},"layer":{},"stage":{},"site":{},"action":{}{}}}}})",
+        R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"cname":"{}","args":{{"instruction":{},"pass":"{}","micro_batch":{},"chunk":{},"layer":{},"stage":{},"site":{},"action":{}{}{}}}}})",
         json_text(label_text(plan_, label)), name_of(i.stream), lanes_[lane].rank,
         threads_[lane][id], micros(span.start_ns - base_ns_),
         micros(std::max<std::int64_t>(0, length_ns(span))), colour_of(label.pass), id,
         name_of(label.pass), label.micro_batch, static_cast<int>(label.chunk), label.layer,
-        label.stage, names_[label.site], json_text(action_text(plan_, i)),
+        label.stage, names_[label.site], json_text(action_text(plan_, i)), after(lane, i),
         communication(lane, id, i)));
   }
 

@@ -78,6 +78,8 @@ class RooflineCost final : public CostModel {
     return to_ns(seconds / comm_share_);
   }
 
+  std::int64_t gap_ns() const override { return to_ns(1e-6 * machine_.gap_us); }
+  std::int64_t handoff_ns() const override { return to_ns(1e-6 * machine_.handoff_us); }
   bool has_interference() const override {
     return stack_.comm_sm_share > 0 || stack_.comm_slowed_by > 0 || stack_.shares_nics;
   }

@@ -30,6 +30,10 @@ class CostModel {
   virtual bool has_host() const { return false; }  // else launching takes no time
   virtual bool host_waits_for_collectives() const { return false; }
   virtual std::int64_t launch_ns(const Instruction&) const { return 0; }
+  // From the end of an instruction to the start of the next on its stream, and of one on another
+  // stream that waits for it.
+  virtual std::int64_t gap_ns() const { return 0; }
+  virtual std::int64_t handoff_ns() const { return 0; }
   // Whether computation and collectives slow each other.
   virtual bool has_interference() const { return false; }
   virtual Interference interference(const Plan&, int, const Instruction&) const { return {}; }

@@ -25,6 +25,8 @@ const Fields<Machine>& fields() {
           {"memory_gb_per_s", [](M& m) -> double& { return m.memory_gb_per_s; }},
           {"memory_efficiency", [](M& m) -> double& { return m.memory_efficiency; }, share},
           {"launch_us", [](M& m) -> double& { return m.launch_us; }, from_zero},
+          {"gap_us", [](M& m) -> double& { return m.gap_us; }, from_zero},
+          {"handoff_us", [](M& m) -> double& { return m.handoff_us; }, from_zero},
           {"memory_gb", [](M& m) -> double& { return m.memory_gb; }},
           {"link_latency_us", [](M& m) -> double& { return m.intra.latency_us; }, from_zero},
           {"link_gb_per_s", [](M& m) -> double& { return m.intra.gb_per_s; }},

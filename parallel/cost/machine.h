@@ -27,6 +27,9 @@ struct Machine {
   double memory_gb_per_s = 0;
   double memory_efficiency = 0.95;
   double launch_us = 0;  // added to every operation
+  // From the end of an instruction to the start of the next on its stream, and of one on another
+  // stream that waits for it.
+  double gap_us = 0, handoff_us = 0;
   double memory_gb = 0;  // capacity of one device, 1e9 bytes
   Link intra, inter;     // of a device within its node, of a NIC between nodes
   Link host;             // to the second memory space, where offload keeps things

@@ -43,7 +43,7 @@ class Fluid {
     while (!events_.empty()) {
       const auto [at, number, version] = events_.top();
       events_.pop();
-      if (number < 0) {  // a launch
+      if (number < 0) {  // what has been launched or handed over by now
         start_all(~number, at);
       } else if (tasks_[number].version == version) {
         end(number, at);
@@ -62,7 +62,7 @@ class Fluid {
     std::vector<std::int32_t> meeting;
     std::array<std::vector<InstructionId>, kStreams> lists;
     std::array<std::size_t, kStreams> next{};
-    std::array<std::int64_t, kStreams> launch_ns{};              // that is waited for
+    std::array<std::int64_t, kStreams> start_ns{};               // that is waited for
     std::array<bool, kStreams> busy{};                           // one has started, and not ended
     std::array<std::int32_t, kStreams> running = all_of(kNone);  // tasks on their way
     static std::array<std::int32_t, kStreams> all_of(std::int32_t value) {
@@ -104,19 +104,24 @@ class Fluid {
     if (lane.busy[stream] || lane.next[stream] == lane.lists[stream].size()) return;
     std::vector<Span>& spans = timeline_.lanes[c];
     const InstructionId id = lane.lists[stream][lane.next[stream]];
+    std::int64_t when = now;
+    if (lane.next[stream] > 0) {
+      const InstructionId previous = lane.lists[stream][lane.next[stream] - 1];
+      when = std::max(when, spans[previous].end_ns + costs_.gap_ns);
+    }
     for (const InstructionId before : lane.program->after(lane.program->instructions[id])) {
       if (spans[before].end_ns == kNever) return;
+      when = std::max(when, spans[before].end_ns + costs_.handoff_ns);
     }
     if (!lane.waited_at.empty()) {
       const auto& launched = costs_.launched_ns[lane.stage];
       const InstructionId at = lane.waited_at[id];
       if (at != kNone && spans[at].start_ns == kNever) return;
-      const std::int64_t when =
-          launched[id] + (at == kNone ? 0 : spans[at].start_ns - launched[at]);
-      if (when > now) {
-        if (std::exchange(lane.launch_ns[stream], when) != when) events_.push({when, ~c, 0});
-        return;
-      }
+      when = std::max(when, launched[id] + (at == kNone ? 0 : spans[at].start_ns - launched[at]));
+    }
+    if (when > now) {
+      if (std::exchange(lane.start_ns[stream], when) != when) events_.push({when, ~c, 0});
+      return;
     }
     lane.busy[stream] = true;
     spans[id].start_ns = now;

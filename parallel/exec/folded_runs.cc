@@ -100,9 +100,9 @@ class FoldedStep::Builder {
 
   const std::vector<Dependency>& dependencies(const ClassOfRun& of, InstructionId id) {
     dependencies_.clear();
-    if (of.before[id] != kNone) dependencies_.push_back({of.before[id]});
+    if (of.before[id] != kNone) dependencies_.push_back({of.before[id], false, costs_.gap_ns});
     for (const InstructionId before : of.program->after(of.program->instructions[id]))
-      dependencies_.push_back({before});
+      dependencies_.push_back({before, false, costs_.handoff_ns});
     if (!of.waited_at.empty()) {
       const auto& launched = costs_.launched_ns[of.program->stage];
       const InstructionId at = of.waited_at[id];

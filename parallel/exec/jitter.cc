@@ -162,7 +162,7 @@ class JitterWalk {
   void begin(int c, std::uint64_t seed) {
     State& state = states_[c];
     state.draws = Draws(seed);
-    state.free = {};
+    for (Lanes& free : state.free) free.fill(-static_cast<double>(costs_.gap_ns));
     state.slower = state.draws.lanes(*state.largest);
     for (double& slower : state.slower) slower = std::max(0.0, 1 + jitter_.gpu * slower);
     state.gathered.clear();
@@ -187,10 +187,12 @@ class JitterWalk {
 
   Lanes start_of(const State& state, InstructionId id, const Instruction& instruction) const {
     Lanes start = state.free[static_cast<int>(instruction.stream)];
+    for (double& ns : start) ns += static_cast<double>(costs_.gap_ns);
     const auto after = [&](const Lanes& other, double more = 0) {
       for (int i = 0; i < kBatch; ++i) start[i] = std::max(start[i], other[i] + more);
     };
-    for (const InstructionId before : state.program->after(instruction)) after(state.ends[before]);
+    for (const InstructionId before : state.program->after(instruction))
+      after(state.ends[before], static_cast<double>(costs_.handoff_ns));
     if (state.waited_at.empty()) return start;
     const auto& launched = costs_.launched_ns[state.program->stage];
     const InstructionId at = state.waited_at[id];

@@ -11,7 +11,7 @@ namespace {
 
 class Clockwork {
  public:
-  Clockwork(const Plan& plan, const RankClasses& classes, const StepCosts& costs) {
+  Clockwork(const Plan& plan, const RankClasses& classes, const StepCosts& costs) : costs_(costs) {
     timeline_.lane_of_rank = classes.of_rank();
     timeline_.lanes.resize(classes.count());
     for (int c = 0; c < classes.count(); ++c) {
@@ -59,11 +59,11 @@ class Clockwork {
     return of.slower != 1 || !of.messages_slower.empty();
   }
 
-  static std::int64_t start_of(const Lane& lane, InstructionId id) {
+  std::int64_t start_of(const Lane& lane, InstructionId id) const {
     const Instruction& instruction = lane.program->instructions[id];
     std::int64_t start = lane.free_ns[static_cast<int>(instruction.stream)];
     for (const InstructionId before : lane.program->after(instruction))
-      start = std::max(start, (*lane.spans)[before].end_ns);
+      start = std::max(start, (*lane.spans)[before].end_ns + costs_.handoff_ns);
     if (lane.launched_ns == nullptr) return start;
     const InstructionId at = lane.waited_at[id];
     const std::int64_t launched =
@@ -72,9 +72,9 @@ class Clockwork {
     return std::max(start, launched);
   }
 
-  static void end(Lane& lane, InstructionId id, std::int64_t end_ns) {
+  void end(Lane& lane, InstructionId id, std::int64_t end_ns) const {
     (*lane.spans)[id].end_ns = end_ns;
-    lane.free_ns[static_cast<int>(lane.program->instructions[id].stream)] = end_ns;
+    lane.free_ns[static_cast<int>(lane.program->instructions[id].stream)] = end_ns + costs_.gap_ns;
   }
 
   void meet(std::span<const Party> parties) {
@@ -86,6 +86,7 @@ class Clockwork {
     for (const Party& party : parties) end(lanes_[party.of], party.id, arrival + duration);
   }
 
+  const StepCosts& costs_;
   Timeline timeline_;
   std::vector<Lane> lanes_;  // by class
   std::vector<std::vector<std::int64_t>> own_;
@@ -99,6 +100,8 @@ StepCosts costs_of(const Plan& plan, const CostModel& cost) {
                                     ? HostWaits::messages_and_collectives
                                     : HostWaits::messages};
   costs.comm_slowed_by = cost.comm_slowed_by();
+  costs.gap_ns = cost.gap_ns();
+  costs.handoff_ns = cost.handoff_ns();
   for (int stage = 0; stage < static_cast<int>(plan.programs.size()); ++stage) {
     const Program& program = plan.programs[stage];
     auto& durations = costs.duration_ns.emplace_back();

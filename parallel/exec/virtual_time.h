@@ -20,6 +20,9 @@ struct StepCosts {
   // When the host has launched it, were it never to wait; empty: launching takes no time.
   std::vector<std::vector<std::int64_t>> launched_ns;
   HostWaits host_waits = HostWaits::never;
+  // From the end of an instruction to the start of the next on its stream, and of one on another
+  // stream that waits for it.
+  std::int64_t gap_ns = 0, handoff_ns = 0;
   // How instructions slow what runs beside them; empty: not at all.
   std::vector<std::vector<Interference>> interference;
   double comm_slowed_by = 0;

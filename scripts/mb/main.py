@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 
-from mb import exit_codes
+from mb import color, exit_codes
 from mb.errors import UserError
 from mb.exit_codes import ExitCode
 
@@ -29,10 +29,13 @@ LIBRARIES = ("numpy", "scipy", "matplotlib", "jinja2", "jsonschema", "pyyaml")
 
 
 def help_text():
-    verbs = "\n".join(f"  {name:9} {text}" for name, (_, text) in VERBS.items())
-    return (f"usage: mb [--version] [--debug] VERB ...\n\n{__doc__}\n\nVerbs, each with --help:\n{verbs}\n\n"
-            "  --version  the program that verbs launch, Python and its libraries\n"
-            "  --debug    show where an error came from\n\n"
+    verbs = "\n".join(f"  {name:10} {text}" for name, (_, text) in VERBS.items())
+    return (f"usage: mb [--version] [--debug] [--color WHEN] VERB ...\n\n{__doc__}\n\nVerbs, each with --help:\n{verbs}\n\n"
+            "  --version     the program that verbs launch, Python and its libraries\n"
+            "  --debug       show where an error came from\n"
+            "  --color WHEN  colours of verdicts and outcomes: auto (default: on a terminal), always, never\n\n"
+            "Results go to stdout, all else to stderr. Of the environment are read: MESHBENCH, the program to launch;\n"
+            "NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE, where --color is auto; CI, where progress is plain lines.\n\n"
             "Examples:\n  mb rows results/quickstart/rows\n  mb plot breakdown results/quickstart/rows\n\n"
             f"{exit_codes.HELP}")
 
@@ -56,9 +59,16 @@ def _usage(message):
 
 def main(argv=None):
     words = list(sys.argv[1:] if argv is None else argv)
-    debug = words[:1] == ["--debug"]
-    if debug:
-        words.pop(0)
+    debug = False
+    while words and (words[0] == "--debug" or words[0].partition("=")[0] == "--color"):
+        word, equals, when = words.pop(0).partition("=")
+        if word == "--debug":
+            debug = True
+            continue
+        when = when if equals else words.pop(0) if words else ""
+        if when not in color.WHEN:
+            return _usage(f'--color takes {", ".join(color.WHEN)}, not "{when}"')
+        color.choose(when)
     if words[:1] in (["-h"], ["--help"]):
         print(help_text())
         return ExitCode.OK
@@ -75,6 +85,9 @@ def main(argv=None):
 
 def _guarded(verb, argv, debug):
     """Runs a verb; errors become a line on stderr and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # what a locale has no letter for is escaped
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = importlib.import_module(VERBS[verb][0]).main(argv)
         sys.stdout.flush()
@@ -96,3 +109,7 @@ def _guarded(verb, argv, debug):
         print(f"mb {verb}: internal error: {type(error).__name__}: {error}; mb --debug {verb} ... shows where",
               file=sys.stderr)
         return ExitCode.INTERNAL
+
+
+if __name__ == "__main__":
+    sys.exit(main())

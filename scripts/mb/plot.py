@@ -1,6 +1,7 @@
 """mb plot FIGURE INPUT...: one figure as PNG and SVG, from rows that meshbench wrote.
 
-INPUT is what --out wrote, or a folder of it; where a figure takes something else, its line says so.
+INPUT is what --out wrote, or a folder of it; where a figure takes something else, its line says so. Each model and what
+ran it has a panel of its own; launches of one case by one build on one machine are drawn once, but by history and straggler.
 """
 
 import argparse

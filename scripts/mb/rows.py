@@ -1,7 +1,7 @@
 """mb rows PATH...: the rows that meshbench wrote, checked against their schema, as a table.
 
 PATH is a row (.json), a file of rows (.jsonl, one a line; .csv, as meshbench coll writes it), one of these in
-xz (.jsonl.xz), or a folder of these; of the folder of a sweep (mb sweep -o) its results.
+xz (.jsonl.xz), or a folder of these; of a folder that mb sweep -o made its results.
 """
 
 import argparse
@@ -97,6 +97,12 @@ def _read(file):
     return (lzma.decompress(data) if file.suffix == ".xz" else data).decode("utf-8")
 
 
+def is_sweep(folder):
+    """Whether mb sweep -o made it."""
+    folder = pathlib.Path(folder)
+    return (folder / "plan.json").is_file() and (folder / "results").is_dir()
+
+
 def _results_of(sweep):
     """The results in the folder of a sweep, in its order; those of other sweeps or builds behind."""
     try:
@@ -110,10 +116,13 @@ def _results_of(sweep):
 def files_of(path):
     """The files of rows that a path stands for, sorted."""
     path = pathlib.Path(path)
-    if (path / "plan.json").is_file() and (path / "results").is_dir():
+    if is_sweep(path):
         return _results_of(path)
     if path.is_dir():
-        return sorted(f for f in path.rglob("*") if _form(f) in (".json", ".jsonl", ".csv"))
+        sweeps = sorted(plan.parent for plan in path.rglob("plan.json") if is_sweep(plan.parent))
+        files = sorted(f for f in path.rglob("*") if _form(f) in (".json", ".jsonl", ".csv")
+                       and not any(f.is_relative_to(sweep) for sweep in sweeps))
+        return files + [f for sweep in sweeps for f in _results_of(sweep)]
     if not path.exists():
         raise RowError(f"{path}: no such file; make it with meshbench run ... --out {path}")
     return [path]
@@ -155,6 +164,9 @@ def _rows_of(file, text, foreign):
     """(place, row) of all rows of a file."""
     if _form(file) == ".csv":
         columns, *lines = csv.reader(text.splitlines()) if text.strip() else [[]]
+        if wrong := [column for column in columns if not column.startswith("/")]:
+            raise RowError(f'{file}: its column "{wrong[0]}" is no place in a row, such as /coll/bytes; a CSV of rows is what '
+                           "meshbench coll --csv writes")
         for number, cells in enumerate(lines, 2):
             if len(cells) != len(columns):
                 raise RowError(f"{file}:{number}: has {len(cells)} cells for {len(columns)} columns")

@@ -187,13 +187,14 @@ def failed_row(status="oom", message="needs 9 GiB, has 8 GiB"):
 
 
 def many_rows(count):
-    """`count` valid rows of differing meshes, micro-batches, schedules and modes."""
+    """`count` valid rows of differing meshes, micro-batches, schedules, modes and seeds."""
     meshes = ("pp4", "pp2", "dp2.pp2", "dp4", "tp4", "pp2.tp2", "dp2.pp2.tp2", "pp8")
     rows = []
     for k in range(count):
         rows.append(make_row(mesh=meshes[k % len(meshes)], micro_batches=2 ** (k // 8 % 6),
                              schedule=("1f1b", "gpipe")[k // 48 % 2],
                              mode=("threads", "sim")[k // 96 % 2]))
+        rows[-1]["params"]["seed"] = k // 192
     return rows
 
 

@@ -71,7 +71,7 @@ def test_rows_of_one_kind_are_a_line_an_operation():
     assert curves(ax) == [[(MIB, 1), (2 * MIB, 2), (4 * MIB, 3)], [(MIB, 0.5), (2 * MIB, 1), (4 * MIB, 1.5)]]
     assert (ax.get_xscale(), ax.get_yscale(), ax.get_ylabel()) == ("log", "log", "busbw (GB/s)")
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1M", "2M", "4M"]
-    assert figure.get_suptitle() == "Bus bandwidth of collectives: threads, mesh dp2.tp2, over dp"
+    assert figure.get_suptitle().replace("\n", " ") == "Bus bandwidth of collectives: threads, mesh dp2.tp2, over dp"
 
 
 def test_rows_that_differ_else_are_a_panel_an_operation_and_a_line_a_difference():
@@ -169,7 +169,7 @@ def test_skew_names_who_arrives_last_who_waits_and_who_is_slow():
     assert [t.get_text() for t in last.get_yticklabels()] == ["rank 0", "rank 1", "rank 2", "rank 3"]
     assert [t.get_text() for t in last.get_xticklabels()] == ["1M", "2M"]
     assert last.images[0].get_array().tolist() == [[0, 0], [0, 0], [0, 0], [100, 100]]
-    assert waits.images[0].get_array()[:, 0].tolist() == [0, 0, 2, 0] and "(ms)" in waits.get_title()
+    assert waits.images[0].get_array()[:, 0].tolist() == [0, 0, 2, 0] and "(ms)" in waits.get_title("left")
     assert slow.images[0].get_array()[:, 0].tolist() == pytest.approx([2 / 3, 4 / 3, 2 / 3, 4 / 3])
     assert texts(last) == ["0"] * 6 + ["100"] * 2
     assert [patch.get_xy() for patch in last.patches] == [(-0.46, 2.56), (0.54, 2.56)]

@@ -10,7 +10,7 @@ from mb import plot
 from mb.main import main
 from mb import rows as rows_of
 from conftest import MIB, ROOT, absent, failed_row, make_place_row, make_row, make_trace, many_rows, metric_of
-from mb.figures import bubble, breakdown, gantt, look, memory, placement
+from mb.figures import bubble, breakdown, gantt, look, memory, placement, rounds
 
 pytestmark = pytest.mark.filterwarnings("error")
 OF_ROWS = {"bubble": bubble.bubble, "breakdown": breakdown.breakdown, "memory": memory.memory}
@@ -84,9 +84,10 @@ def test_bubble_draws_the_closed_form_of_each_schedule_that_has_one():
             row["theory"]["bubble_fraction"] = None
     figure = bubble.bubble(rows)
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert [name for name in shown if name.startswith("closed form")] == [
-        "closed form, 1f1b and gpipe", "closed form, zb-h1"]
-    assert "zb-v, virtual time" in shown
+    assert shown == ["Schedule", "gpipe", "zb-h1", "1f1b", "zb-v", "", "Number", "virtual time", "closed form"]
+    ax, = figure.axes
+    assert len([line for line in ax.lines if line.get_linestyle() == "--"]) == 3
+    assert bubble.closed_forms(rows)["zb-h1"] == [(4, pytest.approx(3 / 14)), (8, pytest.approx(3 / 22))]
 
 
 def test_bubble_draws_the_replay_where_the_row_has_one():
@@ -94,7 +95,7 @@ def test_bubble_draws_the_replay_where_the_row_has_one():
     row["metrics"]["bubble_fraction_own_cores"] = metric_of([0.28] * 5, "1")
     ax, = bubble.bubble([row]).axes
     assert sorted(c.lines[0].get_ydata()[0] for c in ax.containers) == pytest.approx([28, 100 * (3 / 11 + 0.02)])
-    assert "1f1b, a core for each rank" in [t.get_text() for t in ax.figure.legends[0].get_texts()]
+    assert "a core for each rank" in [t.get_text() for t in ax.figure.legends[0].get_texts()]
 
 
 def test_bubble_has_a_panel_for_each_number_of_stages():
@@ -114,6 +115,42 @@ def test_breakdown_adds_up_to_the_step(mesh):
     assert main[0] == pytest.approx((0, 240))  # compute: 8 micro-batches of 30 ms
     for (left, width), (after, _) in zip(main, main[1:]):
         assert after == pytest.approx(left + width)
+
+
+def rounds_of(*seconds):
+    """Launches of one case whose steps took so long, and a tenth more and less."""
+    rows = [make_row("pp4", steps=3) for _ in seconds]
+    for row, time in zip(rows, seconds):
+        row["metrics"]["step_s"] = metric_of([0.9 * time, time, 1.1 * time], "s")
+        row["metrics"]["bubble_fraction"] = metric_of([time / 10] * 3, "1")
+        row["breakdown"]["parts"][0]["mean_s"] = time
+    return rows
+
+
+def test_launches_of_a_case_are_one_row_to_a_figure():
+    whole, = rounds.as_one(rounds_of(1.0, 4.0, 2.0))
+    step = rows_of.metric(whole, "step_s")
+    assert (step["value"], step["n"], step["min"], step["max"]) == (2.0, 9, 0.9, 4.4)
+    assert whole["breakdown"]["parts"][0]["mean_s"] == pytest.approx(7 / 3) and rounds.count(whole) == 3
+    ax, = bubble.bubble(rounds_of(1.0, 4.0, 2.0)).axes
+    assert [list(c.lines[0].get_ydata()) for c in ax.containers] == [[20]]
+    assert "Cases launched 3 times are drawn once" in texts(ax.figure) and "3 rows" in texts(ax.figure)
+
+
+def test_launches_of_other_builds_machines_and_failures_stay_apart():
+    rows = rounds_of(1.0, 1.0, 1.0)
+    rows[1]["build"]["git"] = "f" * 40
+    rows[2]["fingerprint"]["id"] = "a" * 16
+    assert rounds.as_one([*rows, failed_row(), failed_row()])[:3] == rows
+    assert len(rounds.as_one([failed_row(), failed_row()])) == 2
+    assert look.numbered(look.labels(rows)) == ["pp4 (1)", "pp4 (2)", "pp4 (3)"]
+
+
+def test_breakdown_has_a_panel_with_its_own_unit_for_each_kind_of_rows():
+    rows = [make_row("pp4"), make_row("pp4", mode="sim")]
+    rows[1]["breakdown"]["window_ns"] *= 1000
+    upper, lower = breakdown.breakdown(rows).axes
+    assert upper.get_title("left") == "gpt-1m, threads" and "(ms)" in upper.get_xlabel() and "(s)" in lower.get_xlabel()
 
 
 def test_breakdown_draws_hidden_communication_beside_and_does_not_add_it():
@@ -185,6 +222,12 @@ def test_labels_leave_out_what_follows_from_something_else():
     assert look.labels(rows)[2] == "pp4\nmodel=large global_batch=8"
     rows[1]["params"]["dtype"] = "bf16"  # now nothing tells it
     assert "dtype=bf16" in look.labels(rows)[1]
+
+
+def test_words_of_names_are_broken_only_where_a_line_is_too_short_for_them():
+    link = "link=intra:8GB/s,2us;inter:0.125GB/s,50us"
+    assert look.wrapped(f"zero=1 {link} pp=2", 40) == ["zero=1", link[:40], f"{link[40:]} pp=2"]
+    assert look.wrapped("short   one", 40) == ["short   one"]
 
 
 def test_bars_have_room_for_their_names():

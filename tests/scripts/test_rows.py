@@ -152,6 +152,22 @@ def test_tables_are_there_for_spreadsheets_and_for_markdown(row_file, capsys):
         rows.main([str(path), "--csv", "--json"])
 
 
+def test_a_table_is_not_taken_for_rows(tmp_path):
+    (tmp_path / "index.csv").write_text("key,status\n1,ok\n")
+    with pytest.raises(rows.RowError, match='column "key" is no place in a row'):
+        rows.load([tmp_path])
+
+
+def test_sweeps_below_a_folder_stand_for_their_results(row_file, tmp_path):
+    row_file([make_row("pp2")])
+    for name in ("monday", "tuesday"):
+        (tmp_path / name / "results" / "ab").mkdir(parents=True)
+        (tmp_path / name / "plan.json").write_text("{}")
+        (tmp_path / name / "index.csv").write_text("key,status\n")
+        (tmp_path / name / "results" / "ab" / "abcd.json").write_text(json.dumps(make_row("dp2")))
+    assert [row["params"]["mesh"] for row in rows.load([tmp_path])] == ["pp2", "dp2", "dp2"]
+
+
 def test_names_in_cells_that_read_as_numbers_stay_names():
     row = rows._from_cells(["/run_id", "/build/git", "/build/dirty", "/mpi/version", "/fingerprint/soft/cores"],
                            ["12e345678", "1234567", "true", "", "2"])

@@ -1,7 +1,7 @@
 """Where the step went: parts that add up to it, stacked."""
 
 from mb import rows as rows_of
-from mb.figures import look
+from mb.figures import look, series
 
 # name, axis -> colour, hatch. Transfer is plain, waiting for other ranks is striped.
 AXIS_COLOURS = {"tp": look.ORANGE, "dp": look.PURPLE, "pp": look.SKY, "embedding": look.YELLOW,
@@ -22,33 +22,40 @@ def look_of(name, axis):
 
 
 def breakdown(rows):
-    """A stacked bar for each row; communication hidden behind compute is a thin bar under it."""
+    """A stacked bar for each row, a panel for each kind; communication hidden behind compute is a thin bar under it."""
     ok, notes = look.measured(rows)
-    ok, left_out = look.first_bars(ok)
-    longest = max(row["breakdown"]["window_ns"] / max(1, row["breakdown"]["steps"]) for row in ok) / 1e9
-    factor, unit = look.time_unit(longest)
-    names = look.labels(ok)
-    figure = look.new_figure(10, 2.4 + look.row_height(names, 0.62) * len(ok), "Where the step time goes")
-    ax = figure.subplots()
+    kinds, names, inches, left_out = series.bars(ok, 0.9, 0.62)
+    figure = look.new_figure(10, 1.5 + sum(inches.values()), "Where the step time goes")
+    grid = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=list(inches.values()))[:, 0]
     handles = {}
-    for at, row in enumerate(ok):
-        _bar(ax, at, row, factor, handles)
-    ax.set_yticks(range(len(ok)), names, fontsize=9)
-    ax.set_ylim(len(ok) - 0.4, -0.6)
-    ax.set_xlim(0, 1.14 * max(end for row in ok for end in _ends(row, factor)))
-    ax.set_xlabel(f"time of one step, mean over ranks and steps ({unit})")
-    ax.xaxis.grid(True, color=look.PALE, linewidth=0.6)
-    ax.set_axisbelow(True)
+    for ax, (kind, of) in zip(grid, kinds.items()):
+        _panel(ax, of, names[kind], handles)
+        if len(kinds) > 1:
+            ax.set_title(kind, loc="left")
     order = sorted(handles, key=lambda key: handles[key][0])
     figure.legend([handles[key][1] for key in order], order, loc="outside right upper", frameon=False)
+    drawn = [row for of in kinds.values() for row in of]
     look.annotate(figure, [
-        f"Parts add up to the step. {look.samples_text(ok, 'step_s')} steps; whiskers: fastest and slowest step. "
+        f"Parts add up to the step. {look.samples_text(drawn, 'step_s')} steps; whiskers: fastest and slowest step. "
         "Striped: waiting for other ranks.",
         "Window: first forward start to last backward end; pp wait and idle in it are the pipeline's bubble. Where ranks "
         "outnumber cores,",
         "idle is waiting for a core too. Thin bars: communication hidden behind compute, not added.",
-        *notes, *left_out], ok)
+        *notes, *left_out], drawn)
     return figure
+
+
+def _panel(ax, rows, names, handles):
+    longest = max(row["breakdown"]["window_ns"] / max(1, row["breakdown"]["steps"]) for row in rows) / 1e9
+    factor, unit = look.time_unit(longest)
+    for at, row in enumerate(rows):
+        _bar(ax, at, row, factor, handles)
+    ax.set_yticks(range(len(rows)), names, fontsize=9)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xlim(0, 1.14 * max(end for row in rows for end in _ends(row, factor)))
+    ax.set_xlabel(f"time of one step, mean over ranks and steps ({unit})")
+    ax.xaxis.grid(True, color=look.PALE, linewidth=0.6)
+    ax.set_axisbelow(True)
 
 
 def _ends(row, factor):

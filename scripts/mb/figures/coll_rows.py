@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from mb.figures import look
+from mb.figures import look, series
 
 # Lines of a panel and panels of a page that can still be told apart.
 MOST_LINES, MOST_PANELS = 12, 12
@@ -10,6 +10,7 @@ MOST_LINES, MOST_PANELS = 12, 12
 COLOURS = (look.BLUE, look.ORANGE, look.BLACK, look.GREEN, look.PURPLE, look.VERMILION, look.SKY)
 MARKERS = "osD^vPX<>*hd"
 DASHES = ("-", (0, (1, 1)))
+SIZE = 9  # of the legend, points
 
 CEILING = "its ceiling"
 MAKE = "make some with meshbench coll ... -o FILE.jsonl"
@@ -51,7 +52,6 @@ FIELDS = {
     "operation": lambda row: row["coll"]["operation"],
     "carrier": carrier,
     "algorithm": lambda row: row["coll"]["algorithm"],
-    "call": lambda row: f"{row['coll'].get('call', 'blocking')} calls",
     "mesh": lambda row: f"mesh {row['mesh']['text']}",
     "axis": lambda row: f"over {row['coll']['axis']}",
     "group": _group,
@@ -134,7 +134,9 @@ class Lines:
     def legend(self, figure):
         """All entries beside the panels, ceilings last."""
         names = sorted(self.handles, key=lambda name: name == CEILING)
-        figure.legend([self.handles[name] for name in names], names, loc="outside right upper", frameon=False)
+        figure.set_figheight(max(figure.get_figheight(), 0.5 + series.legend_height(names, SIZE)))
+        figure.legend([self.handles[name] for name in names], map(series.legend_name, names), loc="outside right upper",
+                      frameon=False, fontsize=SIZE)
 
     def look_of(self, name):
         at = self._at.setdefault(name, len(self._at))
@@ -155,7 +157,7 @@ def grid(title, count, across, width, height):
     """A figure with `count` panels, and the panels."""
     across = min(across, count)
     down = -(-count // across)
-    figure = look.new_figure(max(width * across + 2.6, 8.5), height * down + 1.4, title)
+    figure = look.new_figure(max(width * across + 3.2, 9), height * down + 1.4, title)
     panels = list(figure.subplots(down, across, squeeze=False).flat)
     for panel in panels[count:]:
         panel.remove()

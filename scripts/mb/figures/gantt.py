@@ -178,7 +178,7 @@ def _panel(ax, title, spans, handles):
                     fontsize=8, color="white" if chunk else "black")
     idle = sum(end - start for spans_of in empty.values() for start, end in spans_of)
     share = idle / ((window[1] - window[0]) * len(empty))
-    ax.set_title(f"{title}: bubble {100 * share:.1f} % of the pipeline window", loc="left")
+    ax.set_title(f"{look.short(title, 80)}: bubble {100 * share:.1f} % of the pipeline window", loc="left")
     ax.set_yticks(list(empty), [f"stage {stage}" for stage in empty])
     ax.set_ylim(max(empty) + 0.6, min(empty) - 0.6)
     ax.set_xlim(0, length * scale)

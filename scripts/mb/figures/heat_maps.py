@@ -74,10 +74,10 @@ def _block(figure, panels, name, block):
                   for rank in ranks]
         most = max(value for line in values for value in line if value is not None)
         image = _heat_map(ax, values, [f"rank {rank}" for rank in ranks],
-                          [coll_rows.size_text(size) for size in sizes], low, high or most,
+                          [coll_rows.size_text(size) for size in sizes], low, high or max(most, 1.1 * low),
                           lambda y, x, v=values, f=form: f.format(v[y][x]))
-        figure.colorbar(image, ax=ax, pad=0.02)
-        ax.set_title(title if ax is not panels[0] else f"{name}: {title}")
+        figure.colorbar(image, ax=ax, pad=0.02, format="{x:g}")
+        ax.set_title("\n".join([*(look.wrapped(name, 120) if ax is panels[0] else []), title]), loc="left", fontsize=10)
         ax.set_xlabel("size (B)")
         _part_groups(ax, groups)
         _frame(ax, ranks, sizes, cells)
@@ -151,7 +151,7 @@ def _pairs(figure, ax, name, block):
     image = _heat_map(ax, values, [f"over {axis}" for axis in axes], [f"beside\n{other}" for other in others],
                       1, max(most, 1.1), text)
     figure.colorbar(image, ax=ax, pad=0.02, label="slow-down (times)")
-    ax.set_title(name)
+    ax.set_title("\n".join(look.wrapped(name, 46)))
 
 
 def _other(row):

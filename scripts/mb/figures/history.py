@@ -48,7 +48,7 @@ def changes(rows):
 
 def history(rows):
     """A panel for each case, campaigns in the order of their time."""
-    _, notes = look.measured(rows)
+    _, notes = look.launches(rows)
     found = histories(rows)
     if not found:
         raise look.NoData("no case was measured twice; give the rows of several campaigns")
@@ -86,9 +86,12 @@ def _panel(ax, case, group, handles):
         ax.annotate(look.commit(group[at]["build"]), (at - 0.5, 1), xycoords=("data", "axes fraction"), xytext=(3, -9),
                     textcoords="offset points", fontsize=8, color=look.VERMILION)
     ticks = range(0, len(group), -(-len(group) // 8))
-    ax.set_xticks(list(ticks), [group[at]["time_utc"][:10] for at in ticks], fontsize=8)
+    one_day = len({row["time_utc"][:10] for row in group}) == 1
+    ax.set_xticks(list(ticks), [group[at]["time_utc"][slice(11, 16) if one_day else slice(10)] for at in ticks], fontsize=8)
     ax.set_xlim(-0.7, len(group) - 0.3)
     ax.set_ylim(0, 1.1 * factor * max(time["max"] for time in times))
     ax.set_title(case if len(case) < 130 else case[:127] + "...", loc="left", fontsize=9)
+    if one_day:
+        ax.set_xlabel(f"time of {group[0]['time_utc'][:10]} (UTC)", fontsize=8)
     ax.set_ylabel(f"{'completion' if metric_of(group[0]) == 'completion_s' else 'step'} ({unit})")
     series.grid_lines(ax, "y")

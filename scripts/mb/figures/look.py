@@ -1,13 +1,17 @@
 """What all figures share: colours, hatches, caption, footer, and how they are written."""
 
-import textwrap
-
 from mb.errors import UserError
+from mb.figures import rounds
 
 # Okabe and Ito's colours, told apart by every kind of colour vision.
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 GREY, PALE = "#999999", "#DDDDDD"
+
+# Letters that surely fit into an inch.
+TITLE_PER_INCH, CAPTION_PER_INCH = 8.5, 15.5
+# Inches beside the title that a legend may take.
+BESIDE = 3.4
 
 # More bars than this are not readable on one page.
 MOST_BARS = 40
@@ -27,22 +31,25 @@ def new_figure(width, height, title):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    figure.suptitle("\n".join(wrapped(title, int(TITLE_PER_INCH * (width - BESIDE)))), x=0.01, ha="left", fontsize=13, fontweight="bold")
     return figure
 
 
 def annotate(figure, caption, rows=()):
     """The caption, and under it where the numbers come from."""
-    figure.supxlabel("\n".join([*caption, *([footer(rows)] if rows else [])]), x=0.01, ha="left", fontsize=8,
+    lines = [*caption, *([footer(rows)] if rows else [])]
+    width = int(CAPTION_PER_INCH * figure.get_figwidth())
+    figure.supxlabel("\n".join(part for line in lines for part in wrapped(line, width)), x=0.01, ha="left", fontsize=8,
                      color="#333333", linespacing=1.4)
 
 
 def footer(rows):
     machines = sorted({row["fingerprint"]["id"] for row in rows})
     commits = sorted({commit(row["build"]) for row in rows})
-    virtual = sum(bool(row.get("virtual_time")) for row in rows)
+    virtual = sum(rounds.count(row) for row in rows if row.get("virtual_time"))
     of_which = f", {virtual} in virtual time" if virtual else ""
-    return f"machine {_listed(machines)}   commit {_listed(commits)}   {len(rows)} row{'s'[:len(rows) != 1]}{of_which}"
+    count = sum(map(rounds.count, rows))
+    return f"machine {_listed(machines)}   commit {_listed(commits)}   {count} row{'s'[:count != 1]}{of_which}"
 
 
 def commit(build):
@@ -64,14 +71,21 @@ def samples_text(rows, name):
     return f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
 
 
-def measured(rows, kind="row"):
+def measured(rows):
+    """Rows of status ok, rounds of a case as one, and lines on what was left out. Throws NoData if none is ok."""
+    ok, notes = launches(rows)
+    ok = rounds.as_one(ok)
+    return ok, [*rounds.note(ok), *notes]
+
+
+def launches(rows):
     """Rows of status ok, and a line on those that are not. Throws NoData if none is ok."""
     if not rows:
         raise NoData("no row to draw; make one with meshbench run ... --out FILE")
     ok = [row for row in rows if row["status"] == "ok"]
     rest = sorted({row["status"] for row in rows if row["status"] != "ok"})
     if not ok:
-        raise NoData(f"no {kind} of status ok among {len(rows)} ({', '.join(rest)}); nothing was measured")
+        raise NoData(f"no row of status ok among {len(rows)} ({', '.join(rest)}); nothing was measured")
     if len(ok) == len(rows):
         return ok, []
     return ok, [f"Left out, without numbers: {len(rows) - len(ok)} ({', '.join(rest)})."]
@@ -103,6 +117,13 @@ def short(text, most=40):
     return text if len(text) <= most else text[:most - 3] + "..."
 
 
+def common(rows, untold):
+    """Words that the cases of all rows have alike, those of the untold keys left out."""
+    cases = [row["case"].split() for row in rows]
+    return " ".join(word for word in cases[0] if word.partition("=")[0] not in untold and
+                    all(word in case for case in cases))
+
+
 def pairs(row, keys):
     return [f"{key}={short(row['params'][key])}" for key in keys if key in row["params"]]
 
@@ -132,8 +153,25 @@ def row_height(names, least):
 def labels(rows):
     """A name for each row: its mesh, and what else differs between the rows."""
     keys = telling(rows)
-    return ["\n".join([short(row["mesh"]["text"]), *textwrap.wrap(" ".join(pairs(row, keys)), 32, break_on_hyphens=False)])
-            for row in rows]
+    return ["\n".join([short(row["mesh"]["text"]), *filter(None, wrapped(" ".join(pairs(row, keys)), 32))]) for row in rows]
+
+
+def numbered(names):
+    """The same, those that are alike told apart by a number."""
+    return [name if names.count(name) == 1 else f"{name} ({names[:at].count(name) + 1})" for at, name in enumerate(names)]
+
+
+def wrapped(text, width):
+    """Lines of at most so many letters; a word that is longer is broken, on lines of its own."""
+    if len(text) <= width:
+        return [text]
+    lines = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines += [word[at:at + width] for at in range(0, len(word), width)]
+    return lines
 
 
 def time_unit(seconds):

@@ -1,6 +1,6 @@
 """Peak memory by class: closed form, plan and measurement side by side."""
 
-from mb.figures import look
+from mb.figures import look, series
 
 CLASSES = {
     "parameter": (look.BLUE, ""), "gradient": (look.SKY, "//"), "main_parameter": (look.BLACK, ""),
@@ -12,20 +12,39 @@ COLUMNS = (("closed_form_bytes", "closed form"), ("plan_bytes", "plan"), ("measu
 
 
 def memory(rows):
-    """Three bars for each row, stacked by memory class; a line marks the peak of the sum, a dashed one the capacity."""
+    """Three bars for each row, stacked by memory class, a panel for each kind of rows; a line marks the peak of the sum,
+    a dashed one the capacity."""
     ok, notes = look.measured(rows)
-    ok, left_out = look.first_bars(ok)
-    scale, unit = _unit(ok)
-    names_of_rows = look.labels(ok)
-    figure = look.new_figure(10, 2.1 + look.row_height(names_of_rows, 0.95) * len(ok),
-                             "Peak memory of the fullest rank, by class")
-    ax = figure.subplots()
-    longest = max(_longest(row, scale) for row in ok)
-    handles, ticks, names = {}, [], []
-    for at, (row, label) in enumerate(zip(ok, names_of_rows)):
+    kinds, names, inches, left_out = series.bars(ok, 0.8, 0.95)
+    figure = look.new_figure(10, 1.3 + sum(inches.values()), "Peak memory of the fullest rank, by class")
+    grid = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=list(inches.values()))[:, 0]
+    handles = {}
+    for ax, (kind, of) in zip(grid, kinds.items()):
+        _panel(ax, of, names[kind], handles)
+        if len(kinds) > 1:
+            ax.set_title(kind, loc="left")
+    order = [*(name for name in CLASSES if name in handles), *(n for n in handles if n not in CLASSES)]
+    figure.legend([handles[name] for name in order], [name.replace("_", " ") for name in order],
+                  loc="outside right upper", frameon=False)
+    drawn = [row for of in kinds.values() for row in of]
+    look.annotate(figure, [
+        "Each class at its own peak. They need not peak together: the line marks the largest sum at one instant.",
+        "Closed form: textbook parameters, gradients, moments and activations, without temporaries. n = 1: every "
+        "step is the same.",
+        *(["Of: what the simulated device has, beside context and libraries."] if any(map(capacity_bytes, drawn)) else []),
+        *notes, *left_out], drawn)
+    return figure
+
+
+def _panel(ax, rows, labels, handles):
+    scale, unit = _unit(rows)
+    longest = max(_longest(row, scale) for row in rows)
+    near = [capacity / scale for row in rows if (capacity := capacity_bytes(row)) is not None
+            and capacity / scale <= MOST_TIMES * longest]
+    ticks, names = [], []
+    for at, (row, label) in enumerate(zip(rows, labels)):
         capacity = capacity_bytes(row)
-        near = capacity is not None and capacity / scale <= MOST_TIMES * longest
-        if near:
+        if capacity is not None and capacity / scale in near:
             line, = ax.plot([capacity / scale] * 2, [at * 4 - 0.6, at * 4 + 2.6], color=look.VERMILION, linestyle="--",
                             linewidth=1.6)
             handles.setdefault("capacity of the device", line)
@@ -38,22 +57,11 @@ def memory(rows):
         ax.annotate(label, (0, at * 4 + 1), xycoords=("axes fraction", "data"), xytext=(-84, 0),
                     textcoords="offset points", ha="right", va="center", fontweight="bold", fontsize=9)
     ax.set_yticks(ticks, names, fontsize=8)
-    ax.set_ylim(len(ok) * 4 - 1.2, -0.8)
-    ax.set_xlim(0, 1.14 * max([longest, *(c / scale for row in ok if (c := capacity_bytes(row)) is not None
-                                          and c / scale <= MOST_TIMES * longest)]))
+    ax.set_ylim(len(rows) * 4 - 1.2, -0.8)
+    ax.set_xlim(0, 1.14 * max([longest, *near]))
     ax.set_xlabel(f"memory ({unit})")
     ax.xaxis.grid(True, color=look.PALE, linewidth=0.6)
     ax.set_axisbelow(True)
-    order = [*(name for name in CLASSES if name in handles), *(n for n in handles if n not in CLASSES)]
-    figure.legend([handles[name] for name in order], [name.replace("_", " ") for name in order],
-                  loc="outside right upper", frameon=False)
-    look.annotate(figure, [
-        "Each class at its own peak. They need not peak together: the line marks the largest sum at one instant.",
-        "Closed form: textbook parameters, gradients, moments and activations, without temporaries. n = 1: every "
-        "step is the same.",
-        *(["Of: what the simulated device has, beside context and libraries."] if any(map(capacity_bytes, ok)) else []),
-        *notes, *left_out], ok)
-    return figure
 
 
 def _unit(rows):

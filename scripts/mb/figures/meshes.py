@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from mb import rows as rows_of
-from mb.figures import look, series
+from mb.figures import look, rounds, series
 
 # What a cell without a number stands for -> statuses, face, hatch. First that holds is drawn.
 KINDS = {"oom": (("oom", "oom_predicted"), "#F6D9C9", "////"),
@@ -48,7 +48,8 @@ def meshes(rows):
     rows = [row for row in rows if row["suite"] == "step" and rows_of.axes(row)]
     if not rows:
         raise look.NoData("no row of a training step; make some with meshbench run ... --out FILE")
-    kinds, left_out = series.first(series.kinds(rows), "kinds of rows", series.MOST_KINDS)
+    cases = rounds.as_one(rows)
+    kinds, left_out = series.first(series.kinds(cases), "kinds of rows", series.MOST_KINDS)
     figure = look.new_figure(13.5, 1.4 + 4.6 * len(kinds), "Best MFU by mesh and micro-batch")
     handles = {}
     for panels, (name, of) in zip(figure.subplots(len(kinds), len(MAPS), squeeze=False), kinds.items()):
@@ -61,10 +62,10 @@ def meshes(rows):
                        for s in sorted({row["status"] for row in rows}))
     look.annotate(figure, [
         f"Of each cell the best MFU over all else that the rows vary ({counts}; medians of "
-        f"{look.samples_text(rows, 'step_s')} steps).",
+        f"{look.samples_text(cases, 'step_s')} steps).",
         "oom: did not fit, or would not by prediction; invalid: breaks a rule, or is not in this build; not run: no row, or "
         "cancelled. None of these is 0.",
-        *left_out], rows)
+        *rounds.note(cases), *left_out], rows)
     return figure
 
 
@@ -83,7 +84,7 @@ def _line(figure, panels, name, rows, handles):
     low = min(low, high - 1)  # a scale of at least a percent, or rounding would have all colours
     for ax, (title, found) in zip(panels, maps.items()):
         image = _map(ax, found, low, high, handles)
-        ax.set_title(f"{name}: {title}" if ax is panels[0] else title, loc="left")
+        ax.set_title(f"{name}\n{title}" if ax is panels[0] else title, loc="left")
         ax.set_ylabel(MAPS[title][2] + " ranks")
         ax.set_xlabel(MAPS[title][3] + (" ranks" if MAPS[title][3] == "pp" else " (samples)"))
     if shares:

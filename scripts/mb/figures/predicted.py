@@ -63,7 +63,8 @@ def predicted(rows):
     if not found:
         raise look.NoData("no row has both a prediction and a measurement; measure a case and run it with mode=sim, or "
                           "meshbench place ... --run")
-    figure = look.new_figure(max(10.5, 5.2 * len(found) + 1.2), 5.6, "Predicted against measured")
+    most = max(series.legend_height(sources) for sources in found.values())
+    figure = look.new_figure(max(10.5, 5.2 * len(found) + 1.2), 5.6 + most, "Predicted against measured")
     for ax, (name, sources) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items()):
         _panel(ax, *QUANTITIES[name], sources)
     count = sum(len(points) for sources in found.values() for points in sources.values())
@@ -85,7 +86,7 @@ def _panel(ax, label, unit, factor, sources):
         ends = [[max(0, s - a) for s, a in zip(seen, lows)], [max(0, b - s) for s, b in zip(seen, highs)]]
         ax.errorbar(seen, guesses, xerr=ends, linestyle="none", markersize=6, linewidth=1, capsize=2,
                     **series.style(at), fillstyle="none", zorder=3,
-                    label=f"{source}: n = {len(points)}, MAPE {100 * mape(points):.3g} %")
+                    label=series.legend_name(f"{source}: n = {len(points)}, MAPE {100 * mape(points):.3g} %"))
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(low, high)
@@ -95,5 +96,5 @@ def _panel(ax, label, unit, factor, sources):
         coll_rows.log_ticks(axis, low, high)
     ax.set_xlabel(f"measured {label} ({unit})")
     ax.set_ylabel(f"predicted {label} ({unit})")
-    ax.legend(loc="upper left", frameon=False, fontsize=8)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1.01), frameon=False, fontsize=8)
     series.grid_lines(ax)

@@ -74,21 +74,34 @@ def roofline(found):
         raise look.NoData("no operation of ops_bench and no step on a machine; make some with ops_bench "
                           "--benchmark_out=ops.json, or meshbench run mode=sim ... --out FILE")
     panels = [panel for panel, data in ((_operations, ops), (_steps, ran)) if data]
-    figure = look.new_figure(7 * len(panels) + 2, 6.2, "Roofline")
-    for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels):
+    heights = [max(5.6, 1.2 + series.legend_height(list(lines_of(ran))[:series.MOST])) if panel is _steps else 5.6
+               for panel in panels]
+    figure = look.new_figure(11.5, 1.2 + sum(heights), "Roofline")
+    for ax, panel in zip(figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0], panels):
         panel(ax, benches if panel is _operations else ran)
         ax.set_xscale("log")
         ax.set_yscale("log")
-        ax.legend(loc="lower right", fontsize=8, framealpha=0.9)
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=8)
         series.grid_lines(ax)
     look.annotate(figure, [
         "Sloped: as many bytes as the memory, or the link, can move; flat: as many FLOPs as the unit can do; dashed line: as a "
         "large matmul can. n = 1 a point.",
         "Operations with a count of FLOPs: bytes that each must read and write, on one core. Steps, in virtual time: bytes "
         "sent over the class of links,",
-        "mean over ranks; a point for each class; as close to its roof as that class holds the step up."],
+        "mean over ranks; a point for each class; as close to its roof as that class holds the step up.",
+        *(series.first(lines_of(ran), "lines of steps")[1] if ran else [])],
         list({id(row): row for row, *_ in ran}.values()))
     return figure
+
+
+def lines_of(ran):
+    """Steps by what tells them apart beside the batch; of several models and machines, by these as well."""
+    kinds = series.kinds(list({id(row): row for row, *_ in ran}.values()))
+    found = {}
+    for kind, rows in kinds.items():
+        for name, group in series.split(rows, ("global_batch", "micro_batch", "micro_batches", "order")).items():
+            found[f"{kind}: {name or group[0]['mesh']['text']}" if len(kinds) > 1 else name] = group
+    return found
 
 
 def _roof(ax, peak, rate, low, high, name, colour, dash="-"):
@@ -126,17 +139,24 @@ def _steps(ax, ran):
     for peak, rate, link in roofs:
         dash = "-" if link == "within nodes" else "--"
         _roof(ax, peak / 1e12, rate / 1e12, low / 3, high * 3, None, look.BLACK, dash)
-        ax.annotate(f"{rate / 1e9:g} GB/s {link}", (low / 3, rate / 1e12 * low / 3), fontsize=7, rotation=38,
-                    rotation_mode="anchor", xytext=(2, 3), textcoords="offset points")
-    rows = list({id(row): row for row, *_ in ran}.values())
-    groups, _ = series.first(series.split(rows, ("global_batch", "micro_batch", "micro_batches", "order")))
+    for rate in sorted({rate for _, rate, _ in roofs}):
+        links = ",\n".join(sorted({link for _, of, link in roofs if of == rate}))
+        ax.annotate(f"{rate / 1e9:g} GB/s {links}", (low / 3, rate / 1e12 * low / 3), fontsize=7, ha="right", va="center",
+                    xytext=(-3, 0), textcoords="offset points")
+    ax.set_xlim(low / 3 / (9 * high / low) ** 0.25, 4 * high)  # room for these names
+    groups, _ = series.first(lines_of(ran))
+    links = [(link, fill) for link, fill in (("within nodes", "full"), ("between nodes", "none"))
+             if any(of == link for _, of, *_ in ran)]
     for at, (name, group) in enumerate(groups.items()):
-        for link, fill in (("within nodes", "full"), ("between nodes", "none")):
+        for link, fill in links:
             points = [(intensity, done / 1e12) for row, of, intensity, done, *_ in ran
                       if of == link and any(row is member for member in group)]
             if points:
-                ax.plot(*zip(*points), linestyle="none", markersize=7, zorder=3, fillstyle=fill,
-                        label=f"{name or group[0]['mesh']['text']}, {link}", **series.style(at))
+                ax.plot(*zip(*points), linestyle="none", markersize=7, zorder=3, fillstyle=fill, **series.style(at))
+        ax.plot([], [], linestyle="none", markersize=7, label=series.legend_name(name or group[0]["mesh"]["text"]),
+                **series.style(at))
+    for link, fill in links:
+        ax.plot([], [], "o", color=look.GREY, fillstyle=fill, label=f"bytes {link}")
     ax.set_title("steps, by what the network carries", loc="left")
     ax.set_xlabel("FLOP per byte sent")
     ax.set_ylabel("TFLOP/s a device")

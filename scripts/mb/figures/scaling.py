@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 
 from mb import rows as rows_of
-from mb.figures import breakdown, look, series
+from mb.figures import breakdown, look, rounds, series
 
 OOM = ("oom", "oom_predicted")
 IGNORED = ("mesh", "micro_batch", "global_batch", "order", "nodes", "ranks_per_node")
@@ -36,33 +36,58 @@ def scaling(rows):
     look.measured(rows)
     rows = [row for row in rows if row["suite"] in ("step", "scaling") and "global_batch" in row["params"]
             and (row["status"] in OOM or row["status"] == "ok" and rows_of.metric(row, "mfu"))]
-    found = {kind: lines for kind, lines in curves(rows).items() if lines}
+    rows = rounds.as_one(rows)
+    found = {kind: lines for kind, of in series.kinds(rows).items() if (lines := {k: v for k, v in curves(of).items() if v})}
     if not found:
         raise look.NoData("no two rows differ in the number of ranks alone, at the same global_batch= or the same a rank; "
                           "run mesh=dp1, dp2, dp4 ... with one global_batch=")
-    explained = any("explained" in row for row in rows)
-    height = 3 if explained else 2
-    figure = look.new_figure(5.4 * len(found) + 4.6, 3.7 * height, "Scaling over devices")
-    panels = figure.subplots(height, len(found), squeeze=False, sharex="col")
-    handles, notes = {}, []
-    for (upper, lower, *shares), (kind, lines) in zip(zip(*panels), found.items()):
-        lines, rest = series.first(lines, f"lines of {kind} scaling")
-        notes += rest
-        for at, (name, worlds) in enumerate(lines.items()):
-            handles[f"{kind}: {name}"] = _line(upper, lower, at, worlds, handles)
-        _axes([upper, lower, *shares], kind, {w for worlds in lines.values() for w in worlds})
-        if shares:
-            _shares(shares[0], next(iter(lines.values())), handles)
-    figure.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=8)
+    found, left_out = series.first(found, "kinds of rows", series.MOST_KINDS)
+    explained = {kind: any("explained" in row for line in lines.values() for worlds in line.values() for group in worlds.values()
+                           for row in group) for kind, lines in found.items()}
+    across = max(map(len, found.values()))
+    heights = [inches for kind, lines in found.items() for inches in _heights(lines, explained[kind])]
+    figure = look.new_figure(5.4 * across + 4.2, 1.3 + sum(heights), "Scaling over devices")
+    grid = figure.subplots(len(heights), across, squeeze=False, height_ratios=heights)
+    notes, down = [*rounds.note(rows), *left_out], 0
+    for kind, lines in found.items():
+        height = 2 + explained[kind]
+        notes += _kind(grid[down:down + height], kind if len(found) > 1 else "", lines)
+        down += height
     conventions = sorted({f"{row['convention']['name']} convention" for row in rows if "convention" in row})
     peaks = sorted({f"{row['peak']['flops_per_s'] / 1e12:.4g} TFLOP/s {row['peak']['dtype']}" for row in rows if "peak" in row})
     look.annotate(figure, [
         f"Points: the best row of a number of devices, median of {look.samples_text(rows, 'step_s')} steps, whiskers slowest "
         "and fastest; of predicted ones, what 80 % should lie in. Grey: ideal, from the smallest.",
-        *(["At the bottom: shares of the step along its critical path, of the first line."] if explained else []),
+        *(["At the bottom: shares of the step along its critical path, of the first line."] if any(explained.values()) else []),
         f"MFU ({', '.join(conventions)}, nothing recomputed counts) of {', '.join(peaks[:3])} a device. x at the bottom: "
         "every row of that number ran, or would run, out of memory.", *notes], rows)
     return figure
+
+
+def _heights(lines, explained):
+    """Inches of the panels of a kind, the first of which has the legend beside it."""
+    names = [line for found in lines.values() for line in list(found)[:series.MOST]]
+    return [max(3.6, 0.5 + series.legend_height(names) + (1.6 if explained else 0)), *[3.4] * (1 + explained)]
+
+
+def _kind(grid, kind, found):
+    """The panels of one kind of rows; returns lines on what was left out."""
+    handles, notes = {}, []
+    for (upper, lower, *shares), (name, lines) in zip(grid.T, found.items()):
+        lines, rest = series.first(lines, " ".join(filter(None, ["lines of", name, "scaling", kind and f"of {kind}"])))
+        notes += rest
+        for at, (line, worlds) in enumerate(lines.items()):
+            handles[f"{name}: {line}"] = _line(upper, lower, at, worlds, handles)
+        _axes([upper, lower, *shares], name, {w for worlds in lines.values() for w in worlds})
+        if kind and upper is grid[0, 0]:
+            upper.set_title(f"{kind}\n{upper.get_title()}")
+        if shares:
+            _shares(shares[0], next(iter(lines.values())), handles)
+    for ax in grid[:, len(found):].flat:
+        ax.remove()
+    grid[0, len(found) - 1].legend(handles.values(), map(series.legend_name, handles.keys()), loc="upper left",
+                                   bbox_to_anchor=(1.01, 1), frameon=False, fontsize=8)
+    return notes
 
 
 def best(rows):
@@ -141,3 +166,4 @@ def _axes(panels, kind, worlds):
     for ax in panels:
         series.log2_ticks(ax, worlds)
         series.grid_lines(ax)
+        ax.tick_params(labelbottom=ax is panels[-1])

@@ -29,9 +29,21 @@ def kinds(rows):
     found = defaultdict(list)
     for row in rows:
         model, mode = _run_on(row)
-        machine = row["params"].get("machine") or named[model, mode] or "its machine"
+        machine = look.short(row["params"].get("machine") or named[model, mode] or "its machine")
         found[f"{model}, virtual time, {machine}" if mode == "sim" else f"{model}, {mode}"].append(row)
     return dict(found)
+
+
+def bars(rows, height, least):
+    """({kind: rows}, {kind: names of its rows}, {kind: inches}, lines on what is left out) for a panel of bars each.
+
+    A bar of a row is `least` inches or what its name wants, and a panel `height` beside its bars.
+    """
+    rows, left_out = look.first_bars(rows)
+    found, rest = first(kinds(rows), "kinds of rows", MOST_KINDS)
+    names = {kind: look.numbered(look.labels(of)) for kind, of in found.items()}
+    inches = {kind: height + look.row_height(names[kind], least) * len(of) for kind, of in found.items()}
+    return found, names, inches, [*left_out, *rest]
 
 
 def _run_on(row):
@@ -44,6 +56,16 @@ def first(groups, what="lines", most=MOST):
         return groups, []
     return dict(list(groups.items())[:most]), [
         f"The first {most} of {len(groups)} {what}; choose others with --where."]
+
+
+def legend_name(name):
+    """A name in lines that a legend has room for."""
+    return "\n".join(look.wrapped(name, 40))
+
+
+def legend_height(names, size=8):
+    """Inches of a legend of these names in points of that size."""
+    return size / 72 * sum(1.75 + 1.2 * legend_name(name).count("\n") for name in names)
 
 
 def style(at):

@@ -7,36 +7,43 @@ METRICS = {"compute_s": "computes", "exposed_comm_s": "exposed communication", "
 
 
 def straggler(rows):
-    """A panel for each metric; a line a row from the rank with the least to the one with the most."""
-    ok, notes = look.measured(rows)
+    """A panel for each metric and kind of rows; a line a launch from the rank with the least to the one with the most."""
+    ok, notes = look.launches(rows)
     ok = [row for row in ok if any(row["ranks"].get(name) for name in METRICS)]
     if not ok:
         raise look.NoData("no row has times of its ranks; make one with meshbench run ... --out FILE")
-    ok, left_out = look.first_bars(ok)
-    names = [name for name in METRICS if any(row["ranks"].get(name) for row in ok)]
-    most = max(row["ranks"][name]["max"] for row in ok for name in names if name in row["ranks"])
+    kinds, labels, inches, left_out = series.bars(ok, 0.8, 0.34)
+    drawn = [row for of in kinds.values() for row in of]
+    names = [name for name in METRICS if any(row["ranks"].get(name) for row in drawn)]
+    figure = look.new_figure(14, 1.3 + sum(inches.values()), "Times of ranks in a step")
+    grid = figure.subplots(len(kinds), len(names), squeeze=False, sharey="row", height_ratios=list(inches.values()))
+    for panels, (kind, of) in zip(grid, kinds.items()):
+        _kind(panels, names, of, labels[kind])
+        title = panels[0].get_title("left")
+        panels[0].set_title(f"{kind}\n{title}" if len(kinds) > 1 else title, loc="left")
+    grid[0, 0].plot([], [], "|", color=look.BLACK, markersize=12, label="least and most")
+    grid[0, 0].plot([], [], "o", color=look.BLUE, label="median rank")
+    figure.legend(loc="outside right upper", frameon=False)
+    look.annotate(figure, [
+        f"Mean over {look.samples_text(drawn, 'step_s')} steps, of each rank; numbers: the ranks with the least and the most.",
+        "Who computes longest holds the others up: it is the one that waits least. Stages of a pipeline compute differently "
+        "by design.", *notes, *left_out], drawn)
+    return figure
+
+
+def _kind(panels, names, rows, labels):
+    most = max(row["ranks"][name]["max"] for row in rows for name in names if name in row["ranks"])
     factor, unit = look.time_unit(most or 1e-9)
-    labels = look.labels(ok)
-    figure = look.new_figure(14, 2.1 + sum(0.16 + 0.15 * (1 + label.count("\n")) for label in labels), "Times of ranks in a step")
-    panels = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
     for ax, name in zip(panels, names):
-        for at, row in enumerate(ok):
+        for at, row in enumerate(rows):
             if found := row["ranks"].get(name):
                 _line(ax, at, found, factor)
         ax.set_title(METRICS[name], loc="left")
         ax.set_xlabel(f"time in a step ({unit})")
         ax.set_xlim(-0.05 * ax.get_xlim()[1], 1.1 * max(ax.get_xlim()[1], 1e-9))
         series.grid_lines(ax, "x")
-    panels[0].set_yticks(range(len(ok)), labels, fontsize=9)
-    panels[0].set_ylim(len(ok) - 0.4, -0.6)
-    panels[0].plot([], [], "|", color=look.BLACK, markersize=12, label="least and most")
-    panels[0].plot([], [], "o", color=look.BLUE, label="median rank")
-    figure.legend(loc="outside right upper", frameon=False)
-    look.annotate(figure, [
-        f"Mean over {look.samples_text(ok, 'step_s')} steps, of each rank; numbers: the ranks with the least and the most.",
-        "Who computes longest holds the others up: it is the one that waits least. Stages of a pipeline compute differently "
-        "by design.", *notes, *left_out], ok)
-    return figure
+    panels[0].set_yticks(range(len(rows)), labels, fontsize=9)
+    panels[0].set_ylim(len(rows) - 0.4, -0.6)
 
 
 def _line(ax, at, found, factor):

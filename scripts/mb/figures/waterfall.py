@@ -1,6 +1,6 @@
 """From one step to another, part by part: what became slower and what faster."""
 
-from mb.figures import breakdown, look, series
+from mb.figures import breakdown, look, rounds, series
 
 
 def parts(row):
@@ -29,8 +29,11 @@ def changes(base, candidate):
 
 def waterfall(rows):
     """The first row's step, the change of each part, the second row's step."""
-    ok, notes = look.measured(rows)
+    ok, notes = look.launches(rows)
     ok = [row for row in ok if "breakdown" in row or "explained" in row]
+    if len(ok) != 2:
+        ok = rounds.as_one(ok)
+        notes = [*rounds.note(ok), *notes]
     if len(ok) != 2:
         raise look.NoData(f"a waterfall goes from one step to another, but there {'is' if len(ok) == 1 else 'are'} {len(ok)}; "
                           "give two rows, or choose two with --where")

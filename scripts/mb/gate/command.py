@@ -21,7 +21,12 @@ from mb.errors import UserError
 from mb.exit_codes import ExitCode
 from mb.gate import campaign, document, history, launch, outputs, self_test, statistics, verdict, waivers
 
-EXAMPLES = """Examples:
+EXAMPLES = """A file of waivers, all of which a waiver has to have:
+  waivers:
+    - {case: "model=gpt-1m mesh=dp2*", metric: peak_bytes, allowed: 5 %, reason: a second bucket is live,
+       issue: "12", expires: 2026-03-01}
+
+Examples:
   mb gate results/baselines/rows.jsonl new.jsonl
   mb gate --builds old/build/cpu/bench/meshbench build/cpu/bench/meshbench \\
       'model=gpt-1m mesh=dp2 steps=10' 'coll op=all_reduce mesh=dp2 size=1M' 'sim case=textbook-100b'

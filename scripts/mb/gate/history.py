@@ -23,7 +23,7 @@ ORDER = ["ALERT", "MISSING", "INCONCLUSIVE", "PASS"]
 def campaigns(paths):
     """[(source, rows)] by time: each path is a campaign, and of a single folder each entry is."""
     paths = [pathlib.Path(path) for path in paths]
-    if len(paths) == 1 and paths[0].is_dir():
+    if len(paths) == 1 and paths[0].is_dir() and not rows_of.is_sweep(paths[0]):
         paths = sorted(entry for entry in paths[0].iterdir() if not entry.name.startswith("."))
     found = [(str(path), [row for row in rows_of.load([path], foreign=True)
                           if row["role"] != "base" and row["status"] in RAN]) for path in paths]

@@ -3,6 +3,7 @@
 import re
 import xml.etree.ElementTree as xml
 
+from mb import color
 from mb.exit_codes import ExitCode
 from mb.gate import verdict
 
@@ -69,18 +70,20 @@ def summary(document):
 
 
 def terminal(document):
-    """Lines of text: a table, worst first, and what stands beside it."""
+    """Lines of text: a table, worst first, and what stands beside it; in colours on a terminal that wants them."""
     shown = _shown(document)
     lines = []
     if shown:
         table = [["verdict", "metric", *COLUMNS]]
         table += [[_verdict(f), f["metric"], *cells(f)] for f in shown]
         widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
-        texts = ["  ".join([line[0].ljust(widths[0]), line[1].ljust(widths[1])]
-                           + [cell.rjust(width) for cell, width in zip(line[2:], widths[2:])]) for line in table]
-        lines += [texts[0], "-" * len(texts[0])]
+        texts = ["  ".join([line[1].ljust(widths[1])] + [cell.rjust(width) for cell, width in zip(line[2:], widths[2:])])
+                 for line in table]
+        head = f"{'verdict'.ljust(widths[0])}  {texts[0]}"
+        lines += [head, "-" * len(head)]
         for text, finding in zip(texts[1:], shown):
-            lines += [text, *(f"    {part}" for part in (finding["detail"], finding["reason"]) if part),
+            said = color.paint(_verdict(finding).ljust(widths[0]), color.of_verdict(finding["verdict"]))
+            lines += [f"{said}  {text}", *(f"    {part}" for part in (finding["detail"], finding["reason"]) if part),
                       f"    {finding['reproduce']}"]
     lines += [f"trade-off: {t['better']} became better, {t['worse']} worse: {t['case']} {t['detail']}".rstrip()
               for t in document["trade_offs"]]
@@ -91,7 +94,8 @@ def terminal(document):
         lines.append(f"self-test: {document['self_test']}")
     if document["campaign"]:
         lines.append(f"launches are kept in {document['campaign']}, order by seed {document['seed']}")
-    return "\n".join([*lines, summary(document)])
+    kind = {ExitCode.OK: "good", ExitCode.REGRESSION: "bad", ExitCode.NO_VERDICT: "bad"}.get(document["exit"], "fair")
+    return "\n".join([*lines, color.paint(summary(document), kind)])
 
 
 def _cell(text):

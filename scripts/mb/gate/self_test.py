@@ -1,6 +1,7 @@
 """mb gate self-test: equal builds must pass and planted regressions must fail, by the code that judges real builds.
 
-Each row stands there twice: as it is, and as a copy whose candidate takes 10 % longer and has a byte more of memory.
+Each row stands there twice: as it is, and as a copy whose candidate takes 10 % longer, has a byte more of memory, and a
+millionth more of what virtual time says exactly.
 Without a program the launches are made up, with 3 % noise and a seed; `mb gate --builds` does that before it starts.
 With a program, that build is held to itself on this machine: whether the noise here hides what should be found.
 """
@@ -14,7 +15,9 @@ from mb.exit_codes import ExitCode
 from mb.gate import campaign, evidence, registry, verdict
 from mb.gate.evidence import RAN
 
-PLANTED = 1.10
+# Class and unit -> what is planted, in words, and how much that is of a value.
+PLANTED = {("timed", "s"): ("10 %", lambda value: 0.1 * value), ("exact", "B"): ("a byte", lambda value: 1),
+           ("exact", "s"): ("a millionth", lambda value: 1e-6 * value)}
 MARK = " # planted"
 NOISE, CASES, SEED = 0.03, 2, 1
 
@@ -33,21 +36,20 @@ def _copy(row, worse):
     metrics = {}
     for name, metric in row["metrics"].items():
         entry = registry.find(name, bool(row.get("virtual_time")))
-        planted = entry and evidence.finite(metric["value"]) and (
-            entry["class"] == "timed" or (entry["class"], entry["unit"]) == ("exact", "B"))
-        if planted:
-            more = PLANTED if entry["class"] == "timed" else 1 + 1 / max(metric["value"], 1)
-            metrics[name] = {**metric, "value": metric["value"] * (more if worse else 1)}
+        if entry and evidence.finite(metric["value"]) and (found := PLANTED.get((entry["class"], entry["unit"]))):
+            more = registry.DIRECTIONS[entry["direction"]] * found[1](metric["value"]) if worse else 0
+            metrics[name] = {**metric, "value": metric["value"] + more}
     return {**row, "case": row["case"] + MARK, "metrics": metrics, "traffic": []}
 
 
 def made_up(case, number):
-    """A pair of equal builds: 100 ms with noise and 1 GB."""
+    """A pair of equal builds: 100 ms with noise, 100 ms of virtual time and 1 GB."""
     def row(side):
         noise = np.random.default_rng([SEED, case, number, side]).standard_normal()
         return {"suite": "step", "case": f"made-up-{case}", "case_version": 1, "params": {}, "status": "ok",
                 "status_detail": {}, "fingerprint": {"id": "0" * 16, "hard": {}, "soft": {}}, "metrics": {
                     "step_s": {"value": 0.1 * math.exp(NOISE * noise), "unit": "s", "n": 5},
+                    "simulated_step_s": {"value": 0.1, "unit": "s", "n": 1},
                     "peak_bytes": {"value": 10**9, "unit": "B", "n": 1}}}
     return campaign.Pair(case, number, ([row(0)], [row(1)]))
 
@@ -64,7 +66,7 @@ def run(cases, take, say=lambda text: None, test="t"):
         if not planted and finding["verdict"] in (*verdict.FAILS, *verdict.UNJUDGED):
             broken.append(f"{told}: {finding['verdict']} though both builds are one ({why})")
         elif planted and finding["verdict"] != "REGRESSED":
-            size = f"{100 * (PLANTED - 1):.0f} %" if finding["class"] == "timed" else "a byte"
+            size = PLANTED[finding["class"], finding["unit"]][0]
             broken.append(f"{told}: {size} more was planted, and the verdict is {finding['verdict']} ({why})")
         elif finding["class"] is not None:
             held.append(f"{told}: {'failed as planted' if planted else 'passed'}")

@@ -43,7 +43,7 @@ def load(path):
         raise UserError(f"{path}: no waivers: {error}") from None
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(content))
     if error is not None:
-        raise UserError(f"{path}: {error.json_path}: {error.message}; see the head of scripts/mb/gate/waivers.py")
+        raise UserError(f"{path}: {error.json_path}: {error.message}; mb gate --help shows one")
     for waiver in content["waivers"]:
         try:
             datetime.date.fromisoformat(waiver["expires"])

@@ -4,8 +4,9 @@ import base64
 import hashlib
 import pathlib
 
+from mb import color
 from mb import rows as rows_of
-from mb.figures import look
+from mb.figures import look, rounds
 from mb.report import pictures, tables, timelines
 
 FOLDER = pathlib.Path(__file__).parent
@@ -53,7 +54,7 @@ def verdict(rows, document):
         word, kind = VERDICTS.get(document["exit"], ("Could not judge", "bad"))
         counts = ", ".join(f"{count} {name}" for name, count in document.get("counts", {}).items())
         return {"word": word, "kind": kind, "text": counts or "no findings"}
-    bad = sum(1 for row in rows if tables.STATUSES.get(row["status"], ("", "bad"))[1] == "bad")
+    bad = sum(1 for row in rows if color.of_status(row["status"]) == "bad")
     wrong = sum(1 for row in rows if row["status"] == "ok" and not row.get("virtual_time")
                 and row.get("verified", {}).get("error") is not None and not row["verified"]["ok"])
     elements = sum(1 for row in rows if row["suite"] == "coll" and (row.get("coll", {}).get("check", {}).get("wrong") or 0))
@@ -68,9 +69,9 @@ def changes(document):
     """The worst findings that are no passes: {verdict, kind, metric, change, case}."""
     if not document:
         return None
-    told = [finding for finding in document["findings"] if finding["verdict"] not in tables.PASSES]
+    told = [finding for finding in document["findings"] if finding["verdict"] not in color.PASSES]
     return {"more": max(0, len(told) - MOST_CHANGES), "first": [
-        {"verdict": finding["verdict"], "kind": tables.kind_of(finding["verdict"]), "metric": finding["metric"],
+        {"verdict": finding["verdict"], "kind": color.of_verdict(finding["verdict"]), "metric": finding["metric"],
          "change": tables.change(finding), "reason": finding.get("reason") or "", "case": finding["case"]}
         for finding in told[:MOST_CHANGES]]}
 
@@ -94,8 +95,9 @@ def sides(document):
 
 
 def best(steps):
-    """The five rows with the best MFU: (mesh, MFU in %, step in ms, command)."""
-    found = [(row, rows_of.value(row, "mfu"), rows_of.value(row, "step_s")) for row in steps if row["status"] == "ok"]
+    """The five cases with the best MFU: (mesh, MFU in %, step in ms, command)."""
+    ran = rounds.as_one([row for row in steps if row["status"] == "ok"])
+    found = [(row, rows_of.value(row, "mfu"), rows_of.value(row, "step_s")) for row in ran]
     found = sorted((line for line in found if line[1] and line[2]), key=lambda line: -line[1])
     return [(row["params"].get("mesh", ""), f"{100 * mfu:.1f}", f"{1e3 * step:,.2f}", tables.command(row))
             for row, mfu, step in found[:5]]

@@ -8,7 +8,7 @@ import io
 
 from mb import rows as rows_of
 from mb.figures import (breakdown, bubble, collectives, exposure, forest, heat_maps, history, look, memory, meshes, pareto,
-                        placement, predicted, scaling, straggler)
+                        placement, predicted, rounds, scaling, straggler)
 
 # Bars of a figure; a page of thousands of rows draws those with the best MFU.
 MOST_BARS = 16
@@ -52,8 +52,9 @@ def draw(rows, document):
                 of = [row for row in rows if undisturbed(row)]
             note = ""
             ran = [row for row in of if row["status"] == "ok"]
+            ran = ran if name == "straggler" else rounds.as_one(ran)
             if name in BARS and len(ran) > MOST_BARS:
-                note = f"The {MOST_BARS} of {len(ran)} rows with the best MFU."
+                note = f"The {MOST_BARS} of {len(ran)} {'launches' if name == 'straggler' else 'cases'} with the best MFU."
                 of = sorted(ran, key=lambda row: -(rows_of.value(row, "mfu") or 0))[:MOST_BARS]
             of = meshes.rows_with_cells(of) if name == "meshes" else of
             if of:

@@ -4,16 +4,14 @@ import collections
 import dataclasses
 import shlex
 
+from mb import color
 from mb import rows as rows_of
 from mb.figures import coll_rows
 
-# Status -> (what to call it, kind of its colour). The first three are normal ends of a sweep's cases.
-STATUSES = {"ok": ("ran", "good"), "oom": ("out of memory", "fair"), "oom_predicted": ("would not fit", "fair"),
-            "invalid": ("breaks a rule", "fair"), "unsupported": ("not in this build", "fair"),
-            "timeout": ("timed out", "bad"), "crash": ("crashed", "bad"), "cancelled": ("cancelled", "fair")}
+# Status -> what to call it. The first three are normal ends of a sweep's cases.
+STATUSES = {"ok": "ran", "oom": "out of memory", "oom_predicted": "would not fit", "invalid": "breaks a rule",
+            "unsupported": "not in this build", "timeout": "timed out", "crash": "crashed", "cancelled": "cancelled"}
 NAMES = ("findings", "outcomes", "cases", "collectives")
-PASSES = ("PASS", "PASS(certified)")
-BAD = ("REGRESSED", "MISSING", "ERRORED", "NONDETERMINISTIC", "INCOMPARABLE", "INCONSISTENT")
 # Findings of a page; beyond, those that pass are counted only.
 MOST_FINDINGS = 2000
 
@@ -37,7 +35,11 @@ class Table:
 def command(row):
     """The command that makes a row anew."""
     verb = row["suite"] if row["suite"] in ("coll", "place") else "run"
-    words = (word if not any(c in word for c in ";<>&|$`\"'\\*?!(){}") else shlex.quote(word) for word in row["case"].split())
+    try:
+        told = shlex.split(row["case"])
+    except ValueError:  # a quote that nothing closes
+        told = row["case"].split()
+    words = (word if not any(c in word for c in " ;<>&|$`\"'\\*?!(){}") else shlex.quote(word) for word in told)
     return " ".join(["meshbench", verb, *words])
 
 
@@ -58,7 +60,7 @@ def how(row):
 
 
 def status(row):
-    name, kind = STATUSES.get(row["status"], (row["status"], "bad"))
+    name, kind = _told(row["status"])
     return Cell(name, kind=kind, title=row["status_detail"].get("message", ""))
 
 
@@ -111,10 +113,6 @@ def outcomes(rows):
     return Table("outcomes", "Rows without measurements", columns, lines)
 
 
-def kind_of(verdict):
-    return "bad" if verdict in BAD else "good" if verdict in (*PASSES, "IMPROVED", "FIXED", "WAIVED") else "fair"
-
-
 def change(finding):
     """How much worse a finding is, in words: "+8.00 %"; "" where nothing is known."""
     worse = finding.get("worse")
@@ -131,16 +129,16 @@ def findings(document):
     columns = [("verdict", False), ("metric", False), ("worse by", True), ("95 % interval", False), ("base", True),
                ("candidate", True), ("unit", False), ("n", True), ("detectable, %", True), ("reason", False), ("command", False)]
     found = document["findings"]
-    told = [f for f in found if f["verdict"] not in PASSES]
+    told = [f for f in found if f["verdict"] not in color.PASSES]
     room = max(0, MOST_FINDINGS - len(told))
-    passing = [f for f in found if f["verdict"] in PASSES]
+    passing = [f for f in found if f["verdict"] in color.PASSES]
     lines = []
     for finding in told + passing[:room]:
         ends = [finding.get("low"), finding.get("high")]
         interval = " to ".join(change({**finding, "worse": end}) for end in ends) if None not in ends else "–"
         detectable = finding.get("detectable")
         lines.append([
-            Cell(finding["verdict"], kind=kind_of(finding["verdict"])), Cell(finding["metric"]),
+            Cell(finding["verdict"], kind=color.of_verdict(finding["verdict"])), Cell(finding["metric"]),
             Cell(change(finding) or "–", finding.get("worse")), Cell(interval), _value(finding.get("base")),
             _value(finding.get("candidate")), Cell(finding.get("unit") or "–"), number(finding.get("n"), 1),
             number(detectable, 100), Cell(finding.get("reason") or "–"),
@@ -162,4 +160,4 @@ def counts(rows):
 
 
 def _told(name):
-    return STATUSES.get(name, (name, "bad"))
+    return STATUSES.get(name, name), color.of_status(name)

@@ -103,7 +103,7 @@ def _dry_run(sweep, store, wanted, order):
     left = [(point.mode, point.predicted_s) for point in to_run]
     low, middle, high = Estimate().left(left)
     hours = sum((1 if point.mode == "sim" else point.ranks) * point.predicted_s for point in to_run) / 3600
-    commands = [shlex.join(launch.command_of(sweep.program, point.words, point.ranks, "ROW.json", sweep.spec.get("mpi")))
+    commands = [launch.pasteable(sweep.program, point.words, point.ranks, sweep.spec.get("mpi"))
                 for point in ordered(to_run, order)[:5]]
     return {"name": sweep.name, "total": len(sweep.points), "duplicates": sweep.duplicates, "excluded": sweep.excluded,
             "decided": decided, "done": cached, "to_run": len(to_run), "left_s": [low, middle, high], "rank_hours": hours,

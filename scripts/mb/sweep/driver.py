@@ -40,7 +40,6 @@ class Running:
     process: subprocess.Popen
     folder: object
     attempt: int
-    command: list
     started: float
     limit_s: float
     oom_kills: int | None
@@ -161,7 +160,7 @@ class Driver:
                          {"attempt": attempt, "since": time.time()})
             return
         limit_s = self.sweep.spec.get("time_limit_s") or self.estimate.limit_s(point.mode, point.predicted_s)
-        self.running.append(Running(point, process, folder, attempt, command, time.monotonic(), limit_s, kills))
+        self.running.append(Running(point, process, folder, attempt, time.monotonic(), limit_s, kills))
 
     def _reap(self, pending):
         """Looks after what runs; whether anything ended."""
@@ -191,8 +190,9 @@ class Driver:
                 continue
             if found.status == "ok":
                 self.estimate.observe(run.point.mode, run.point.predicted_s, took_s)
+            command = launch.pasteable(self.sweep.program, run.point.words, run.point.ranks, self.sweep.spec.get("mpi"))
             self._settle(run.point, found, {"attempt": run.attempt, "observed_s": took_s, "since": time.time(),
-                                            "command": shlex.join(run.command)})
+                                            "command": command})
             with contextlib.suppress(OSError):
                 (run.folder / "row.json").unlink()
         return ended

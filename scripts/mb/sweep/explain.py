@@ -6,7 +6,7 @@ KEY all cases are listed.
 
 import argparse
 
-from mb import exit_codes
+from mb import color, exit_codes
 from mb.errors import UserError
 from mb.exit_codes import ExitCode
 from mb.sweep import claims, outcome
@@ -29,10 +29,14 @@ def _state(store, case):
     return (row["status"] if row else "pending"), row
 
 
+def _painted(status):
+    return color.paint(status, color.STATUSES.get(status.strip()))
+
+
 def _tell(store, case):
     status, row = _state(store, case)
     lines = [case["case"], f"key        {case['key']}", f"config     {case['config']} (the case with all defaults; the "
-             "key is also of build and machine)", f"status     {status}"]
+             "key is also of build and machine)", f"status     {_painted(status)}"]
     if row:
         sweep, detail = row["sweep"], row["status_detail"]
         if sweep["rule"]:
@@ -72,5 +76,5 @@ def main(argv=None):
     if args.key:
         print(_tell(store, cases[0]))
     else:
-        print("\n".join(f"{case['key']}  {_state(store, case)[0]:13}  {case['case']}" for case in cases))
+        print("\n".join(f"{case['key']}  {_painted(f'{_state(store, case)[0]:13}')}  {case['case']}" for case in cases))
     return ExitCode.OK

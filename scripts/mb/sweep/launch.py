@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import pathlib
+import shlex
 import shutil
 import signal
 
@@ -13,6 +15,14 @@ DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 def command_of(program, words, ranks, out, mpi=None):
     """The command of a case that writes its row to `out`."""
     return [*launcher_of(words, ranks, mpi), program, "run", *words, "-q", "--no-progress", "-o", str(out)]
+
+
+def pasteable(program, words, ranks, mpi=None):
+    """The same as one would paste it, of no place on this machine: the program as seen from the current folder, if it is
+    below that, and a row of any name."""
+    below = pathlib.Path(program).absolute()
+    named = below.relative_to(pathlib.Path.cwd()) if below.is_relative_to(pathlib.Path.cwd()) else below.name
+    return shlex.join(command_of(str(named), words, ranks, "ROW.json", mpi))
 
 
 def launcher_of(words, ranks, mpi=None):

@@ -7,7 +7,7 @@ import argparse
 import collections
 import json
 
-from mb import exit_codes, rows
+from mb import color, exit_codes, rows
 from mb.sweep import claims, slurm
 from mb.sweep.estimate import Estimate, duration_text
 from mb.sweep.store import Store
@@ -33,11 +33,11 @@ def best(found):
 def summary(name, total, found, folder):
     """What came of the cases, as text."""
     counts = collections.Counter(row["status"] for row in found)
-    told = ", ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "nothing yet"
+    told = ", ".join(color.paint(f"{n} {status}", color.of_status(status)) for status, n in sorted(counts.items())) or "nothing yet"
     lines = [f"sweep {name}: {len(found)} of {total} cases: {told}"]
     rules = collections.Counter((row["status"], row["sweep"]["rule"] or "", row["status_detail"].get("message", ""))
                                 for row in found if row["status"] != "ok")
-    lines += [f"  {n:4} {status:13} {message}" for (status, _, message), n in rules.most_common(SHOWN)]
+    lines += [f"  {n:4} {color.paint(f'{status:13}', color.of_status(status))} {message}" for (status, _, message), n in rules.most_common(SHOWN)]
     if len(rules) > SHOWN:
         lines.append(f"       and {len(rules) - SHOWN} other reasons: mb status")
     for mode, row in sorted(best(found).items()):

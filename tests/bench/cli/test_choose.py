@@ -83,7 +83,8 @@ def test_what_is_fixed_stays_and_the_same_question_has_the_same_answer():
 
 
 def test_what_does_not_fit_tells_how_much_is_missing_and_what_would():
-    done = meshbench("choose", "model=gpt3-175b", "machine=a100x8", "gpus=8", "global_batch=64", "offload=none", "cp=1")
+    done = meshbench("choose", "model=gpt3-175b", "machine=a100x8", "gpus=8", "global_batch=16", "schedule=1f1b",
+                     "offload=none", "cp=1")
     assert done.returncode == 66
     assert "nothing fits" in done.stderr and "too much" in done.stderr
     assert "The nearest that fits has gpus=" in done.stderr

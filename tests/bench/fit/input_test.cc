@@ -183,6 +183,21 @@ TEST(JsonRows, HoldWhatOpsBenchWrites) {
   EXPECT_DOUBLE_EQ(rows.operations[0].time.us, 7.5);
 }
 
+TEST(Rows, OfCollectivesLieOnTheNodesThatTheirRanksWereOn) {
+  const auto nodes = [](const std::string& mesh) {
+    const FitRows rows = read(
+        "{\"coll\":{\"operation\":\"all_reduce\",\"axis\":\"world\",\"groups\":1,\"members\":4,"
+        "\"ranks\":[0,1,2,3],\"bytes\":1024,\"algorithm\":\"own\",\"injected_delay_s\":null,"
+        "\"beside\":{\"operation\":null},\"overlap\":{\"compute\":\"none\"},"
+        "\"completion\":{\"p50_s\":1e-3}},\"mesh\":{\"text\":\"dp4\",\"order\":\"tp-cp-ep-dp-rdp-"
+        "pp\"," +
+        mesh + "}}");
+    return rows.collectives.at(0).spread.nodes;
+  };
+  EXPECT_EQ(nodes("\"nodes\":null,\"ranks_per_node\":8"), 1);
+  EXPECT_EQ(nodes("\"nodes\":[0,0,1,1],\"ranks_per_node\":null"), 2) << "hosts of MPI";
+}
+
 // One host thread, one stream, 60 kernels of 10 us launched every 5 us; 1 us between kernels.
 std::string profile(const char* launch, const char* kernel_category) {
   std::string text = "{\"schemaVersion\": 1, \"traceEvents\": [";
@@ -216,7 +231,42 @@ TEST(Trace, OfThisProgramHasTheTimesOfOperations) {
   const FitRows rows = read(text + "]}");
   ASSERT_EQ(rows.operations.size(), 2u);
   EXPECT_EQ(rows.operations[0].time.op, "gelu 4x8");
-  EXPECT_DOUBLE_EQ(rows.operations[0].time.us, 12) << "with the 2 us until the next may begin";
+  EXPECT_DOUBLE_EQ(rows.operations[0].time.us, 10);
+  EXPECT_DOUBLE_EQ(rows.traces.at(0).gap_us.value(), 2);
+}
+
+// Computes 10 us every 20, sends for 4 us what each has made, 3 us later, and computes on once the
+// last of all has been sent.
+TEST(Trace, TellsWhatPassesBetweenStreams) {
+  std::string text = "{\"traceEvents\":[";
+  const auto slice = [&](int thread, int start, int duration, int id, const std::string& after) {
+    text += cat(text.ends_with('[') ? "" : ",", "{\"ph\":\"X\",\"cat\":\"",
+                thread == 0 ? "compute" : "dp", "\",\"pid\":0,\"tid\":", thread, ",\"ts\":", start,
+                ",\"dur\":", duration, ",\"args\":{\"instruction\":", id, after,
+                ",\"action\":\"gelu 4x8\"}}");
+  };
+  for (int i = 0; i < 5; ++i) {
+    slice(0, 20 * i, 10, 2 * i, "");
+    slice(1, 20 * i + 13, 4, 2 * i + 1, cat(",\"after\":[", 2 * i, "]"));
+  }
+  slice(0, 106, 1, 10, ",\"after\":[1,9]");  // 9 took until 97
+  slice(1, 108, 1, 11, ",\"after\":[0]");    // long after
+  const TraceFacts facts = read(text + "]}").traces.at(0);
+  EXPECT_EQ(facts.handoffs, 6);
+  EXPECT_DOUBLE_EQ(facts.handoff_us.value(), (5 * 3 + 9) / 6.0);
+}
+
+TEST(Trace, OperationsTakeTheirMeanWithoutWhatHeldThemUp) {
+  std::string text = "{\"traceEvents\":[";
+  for (int i = 0; i < 10; ++i)
+    text +=
+        cat(i ? "," : "", "{\"ph\":\"X\",\"cat\":\"compute\",\"pid\":0,\"tid\":0,\"ts\":", 1000 * i,
+            ",\"dur\":",
+            i == 0   ? 900
+            : i == 1 ? 28
+                     : 10,
+            ",\"args\":{\"instruction\":", i, ",\"action\":\"gelu 4x8\"}}");
+  EXPECT_DOUBLE_EQ(read(text + "]}").operations.at(0).time.us, 12);
 }
 
 TEST(Trace, ThatIsCutOffOrHasNoKernelIsRefused) {

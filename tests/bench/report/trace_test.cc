@@ -84,6 +84,10 @@ TEST(Trace, EveryInstructionIsThereOnceWithItsTimes) {
     const Span& span = r.timeline.of(rank)[id];
     EXPECT_EQ(ns(e, "ts"), span.start_ns - r.timeline.window().start_ns);
     EXPECT_EQ(ns(e, "dur"), span.end_ns - span.start_ns);
+    const Program& program = r.plan.program_of(rank);
+    const auto after = program.after(program.instructions[id]);
+    EXPECT_EQ(e["args"].value("after", std::vector<InstructionId>()),
+              std::vector<InstructionId>(after.begin(), after.end()));
   }
   std::size_t instructions = 0;
   for (int rank = 0; rank < 8; ++rank) instructions += r.plan.program_of(rank).instructions.size();

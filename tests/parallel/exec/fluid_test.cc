@@ -61,6 +61,23 @@ TEST(Fluid, TwoGroupsOnOneNicGetHalfEach) {
   EXPECT_EQ(unequal, (std::vector<Span>{{0, 1400}, {0, 800}})) << "alone once the other has ended";
 }
 
+TEST(Fluid, StartsNextAfterTheGapAndOnAnotherStreamOnceItIsHandedOver) {
+  Pair pair;
+  pair.hand.compute(0);
+  pair.costs.duration_ns[0].push_back(500);
+  pair.costs.interference[0].assign(3, {});
+  pair.costs.gap_ns = 7;
+  Program& program = pair.hand.plan.programs[0];
+  program.waits = {kCompute};
+  program.instructions[kReduce].after = {.begin = 0, .count = 1};
+  pair.costs.handoff_ns = 40;
+  const std::vector<Span> alone = pair.spans();
+  EXPECT_EQ(alone, (std::vector<Span>{{0, 1000}, {1040, 1640}, {1007, 1507}}));
+  pair.costs.interference.clear();
+  EXPECT_EQ(timeline_of(pair.hand.plan, RankClasses::by_stage(pair.hand.plan), pair.costs).lanes[0],
+            alone);
+}
+
 // Four layers of 175B on eight tensor ranks, whose matmuls beside an exchange are cut into so many
 // runs of rows: one is exchanged while the next is computed.
 double step_s(int tensor_chunks, double comm_sm_share) {

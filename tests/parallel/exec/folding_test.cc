@@ -73,7 +73,10 @@ class Draw {
                         .bucket_bytes = of({1 << 10, 1 << 20})};
     options.overlap = {of({0, 1}) == 1, of({0, 1}) == 1, of({0, 1}) == 1};
     Stack stack = find_stack(std::array{"kernels", "megatron-vtrain"}[below(2)]);
-    return {plan_step(model, mesh, options), find_machine("a100x8"), stack,
+    Machine machine = find_machine("a100x8");
+    machine.gap_us = of({0, 2});
+    machine.handoff_us = of({0, 5});
+    return {plan_step(model, mesh, options), machine, stack,
             cat(mesh.to_text(), " order ", mesh.order(), ' ', options.schedule, " zero ",
                 options.zero, " m ", options.micro_batches)};
   }
@@ -229,19 +232,19 @@ std::vector<std::vector<Span>> times_by_rules(const Plan& plan, const StepCosts&
     changed = false;
     for (int rank = 0; rank < world; ++rank) {
       const Program& program = plan.program_of(rank);
-      std::array<std::int64_t, kStreams> free{};
+      std::array<std::int64_t, kStreams> free{};  // the first has no gap before it
       for (InstructionId id = 0; id < static_cast<InstructionId>(spans[rank].size()); ++id) {
         const Instruction& i = program.instructions[id];
         Span span{.start_ns = free[static_cast<int>(i.stream)]};
         for (InstructionId before : program.after(i))
-          span.start_ns = std::max(span.start_ns, spans[rank][before].end_ns);
+          span.start_ns = std::max(span.start_ns, spans[rank][before].end_ns + costs.handoff_ns);
         span.end_ns = span.start_ns;
         if (const auto met = meeting_of.find({rank, id}); met != meeting_of.end()) {
           for (const Call& call : *met->second)
             span.end_ns = std::max(span.end_ns, spans[call.first][call.second].start_ns);
         }
         span.end_ns += duration({rank, id});
-        free[static_cast<int>(i.stream)] = span.end_ns;
+        free[static_cast<int>(i.stream)] = span.end_ns + costs.gap_ns;
         changed |= span != spans[rank][id];
         spans[rank][id] = span;
       }

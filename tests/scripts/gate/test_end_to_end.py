@@ -85,3 +85,8 @@ def test_virtual_time_and_a_collective_of_one_build_are_equal(builds, capsys):
     assert code in (0, 1)  # a time of microseconds on a busy machine is no assertion
     assert {f["verdict"] for f in document["findings"] if f["class"] != "timed"} == {"PASS"}
     assert len([f for f in document["findings"] if f["class"] == "timed"]) == 1
+
+
+def test_a_case_of_virtual_time_holds_in_the_self_test(builds, capsys):
+    assert command.main(["self-test", builds("base"), "sim case=textbook-100b"]) == 0
+    assert "0 did not" in capsys.readouterr().out.splitlines()[-1]

@@ -91,3 +91,11 @@ def test_paths_are_campaigns_of_their_own(tmp_path, capsys):
 def test_nothing_timed_is_no_pass(tmp_path, rows, code):
     (tmp_path / "x.jsonl").write_text(rows)
     assert entry.main(["gate", "history", str(tmp_path)]) == code
+
+
+def test_the_folder_of_one_sweep_is_one_campaign(capsys, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "plan.json").write_text("{}")
+    (tmp_path / "results" / "a.json").write_text(json.dumps(make_row()))
+    code, found = told(capsys, str(tmp_path))
+    assert code == 0 and "0 earlier campaigns" in found[0]["reason"]

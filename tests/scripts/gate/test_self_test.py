@@ -10,12 +10,12 @@ import fakes
 from conftest import make_row
 from mb import main as entry
 from mb.errors import UserError
-from mb.gate import self_test, statistics, verdict
+from mb.gate import campaign, self_test, statistics, verdict
 
 
 def test_t30_equal_builds_pass_and_planted_regressions_fail(capsys):
     assert entry.main(["gate", "self-test"]) == 0
-    assert "8 verdicts" in capsys.readouterr().out
+    assert "12 verdicts" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name, value", [("FLOOR", math.log(1.5)), ("SECOND_LEVEL", 1e-30), ("FIRST_LEVEL", 1e-12)])
@@ -27,7 +27,7 @@ def test_t30_a_tolerance_that_was_widened_is_noticed(monkeypatch, name, value):
 
 
 def test_t30_another_test_of_times_is_not_believed_unseen(monkeypatch):
-    assert self_test.require("signflip").startswith("8 verdicts")
+    assert self_test.require("signflip").startswith("12 verdicts")
     monkeypatch.setitem(statistics.TESTS, "signflip", (lambda effects: np.ones(len(effects)), 40, lambda level: 5))
     with pytest.raises(UserError, match="10 % more was planted"):
         self_test.require("signflip")
@@ -35,7 +35,7 @@ def test_t30_another_test_of_times_is_not_believed_unseen(monkeypatch):
 
 def test_t30_so_is_one_for_exact_metrics(monkeypatch):
     monkeypatch.setattr(verdict, "EXACT", 0.01)
-    with pytest.raises(UserError, match="peak_bytes of made-up-0: a byte more was planted"):
+    with pytest.raises(UserError, match="simulated_step_s of made-up-0: a millionth more was planted"):
         self_test.require()
 
 
@@ -44,6 +44,13 @@ def test_t30_so_is_a_gate_that_fails_equal_builds(monkeypatch):
     monkeypatch.setitem(statistics.TESTS, "t", (lambda effects: np.zeros(len(effects)), 60, lambda level: 5))
     with pytest.raises(UserError, match="though both builds are one"):
         self_test.require()
+
+
+@pytest.mark.parametrize("size", [0, 181_694_000_001])
+def test_a_byte_more_is_planted_onto_nothing_and_onto_much(size):
+    row = {**make_row(mode="sim"), "metrics": {"peak_bytes": {"value": size, "unit": "B", "n": 1}}}
+    held, broken, _ = self_test.run(1, lambda case, number: campaign.Pair(case, number, ([row], [row])))
+    assert broken == [] and f"peak_bytes of {row['case']}: failed as planted" in held
 
 
 @pytest.mark.parametrize("cv, code, said", [(0.01, 0, "0 did not"), (0.4, 3, "INCONCLUSIVE")])

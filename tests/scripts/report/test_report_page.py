@@ -146,6 +146,9 @@ def test_numbers_have_five_digits_that_count(value, factor, text):
 def test_a_row_names_the_command_that_makes_it_anew():
     row = {**make_row(), "case": "model=gpt-1m mesh=dp2 link=intra:4GB/s,2us;inter:1GB/s,1ms"}
     assert tables.command(row) == "meshbench run model=gpt-1m mesh=dp2 'link=intra:4GB/s,2us;inter:1GB/s,1ms'"
+    quoted = {**row, "case": "model=gpt-1m mesh=dp2 link='intra:4GB/s,2us;inter:1GB/s,1ms'"}
+    assert tables.command(quoted) == tables.command(row)
+    assert tables.command({**row, "case": "model='odd"}) == """meshbench run 'model='"'"'odd'"""
     assert tables.command(make_coll_row()).startswith("meshbench coll ")
 
 
@@ -177,7 +180,7 @@ def test_the_page_is_the_same_each_time(figures):
 
 
 def test_two_thousand_cases_stay_below_5_mb(figures):
-    """Some 10 s: it draws every figure of many rows."""
+    """Some 20 s: it draws every figure of many rows."""
     traces = [(trace(f"t{k}", stages=8, micro_batches=64, ops=20), None) for k in range(3)]
     text = render(many_rows(2000), traces, {"exit": 1, "findings": FINDINGS[:1] * 2000 + FINDINGS[2:] * 9000})
     assert 1e6 < len(text.encode()) < 5e6

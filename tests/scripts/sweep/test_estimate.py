@@ -94,4 +94,4 @@ def test_a_dry_run_counts_and_tells_time_and_first_commands(fake, mb, tmp_path):
                       "oom_predicted": 1, "done before": 0}
     assert "8 to run, about 8.0 h (4.0 h to 16.0 h) one after the other, 16 rank hours" in out
     commands = out.splitlines()[-5:]
-    assert commands[0] == f"  {fake.program} run mesh=dp2 n=1 s=3600 -q --no-progress -o ROW.json"
+    assert commands[0] == "  meshbench run mesh=dp2 n=1 s=3600 -q --no-progress -o ROW.json"

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 from fake_meshbench import fake, mb, rows_in  # noqa: F401
 from mb import rows
-from mb.sweep import claims, index, points, spec
+from mb.sweep import claims, index, launch, points, spec
 
 BIN = pathlib.Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench")) / "meshbench"
 SHIPPED = sorted((ROOT / "scripts" / "sweeps").glob("*.yaml"))
@@ -111,8 +111,18 @@ def test_a_folder_without_a_sweep_is_told(mb, tmp_path, verb):
     assert code == 4 and "mb sweep FILE.yaml" in err
 
 
-def test_the_rows_are_rows(swept):
-    assert len(rows.load([swept / "results"])) == 3
+def test_the_rows_are_rows_that_name_no_place_of_the_machine(swept, tmp_path):
+    found = rows.load([swept / "results"])
+    assert len(found) == 3 and not any(str(tmp_path) in json.dumps(row) for row in found)
+    assert all(command.startswith("meshbench run ") and command.endswith(" -o ROW.json")
+               for row in found if (command := row["sweep"].get("command")))
+
+
+def test_a_command_to_paste_names_the_program_as_seen_from_here(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert launch.pasteable(str(tmp_path / "build" / "meshbench"), ("mesh=dp2",), 2) == (
+        "build/meshbench run mesh=dp2 -q --no-progress -o ROW.json")
+    assert launch.pasteable("/elsewhere/meshbench", ("link='intra:1GB/s,2us'",), 2).startswith("meshbench run ")
 
 
 @pytest.mark.skipif(not BIN.exists(), reason="meshbench is not built")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""sim_against_threads.py MESHBENCH -o DIR [--seconds S]: steps of two rank threads beside their prediction in virtual time.
+"""sim_against_ranks.py MESHBENCH -o DIR [--hosts RATE RATE] [--seconds S]: steps of two ranks beside their prediction.
 
 Measures collectives and traces of a few cases on this machine, fits a machine to them (`meshbench fit`), and predicts
-cases that are none of these; then holds the predictions to the cases as they run. Calibration and cases take turns in
-rounds until --seconds are over, so that what disturbs the machine disturbs all alike. Writes rows.csv, summary.json,
-fit.json and steps.png to DIR. Exits with 0 when done, 2 for wrong use, 3 if a case fails.
+cases that are none of these; then holds the predictions to the cases as they run: on two rank threads over slowed links
+of two shapes, or by MPI on two hosts that scripts/hosts.sh makes, at the two rates given (--hosts 2gbit 500mbit).
+Calibration and cases take turns in rounds until --seconds are over, so that what disturbs the machine disturbs all
+alike. Writes rows.csv, summary.json, fit_LINK.json and steps.png to DIR. Exits with 0 when done, 2 for wrong use, 3 if
+a case fails.
 """
 
 import argparse
@@ -14,11 +16,34 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
 BASE = "model=gpt-1m"
-LINKS = {"fast": "intra:1GB/s,200us;inter:1GB/s,200us", "slow": "intra:0.25GB/s,500us;inter:0.25GB/s,500us"}
+
+
+@dataclass
+class Link:
+    """How two ranks are joined: what starts a command of theirs, its words, and what a machine says of it."""
+    name: str
+    text: str
+    launch: tuple = ()
+    words: tuple = ()
+    machine: tuple = ()
+
+
+def shaped(name, shape):
+    return Link(name, shape, words=("mode=threads", f"link={shape}"))
+
+
+def of_hosts(rate):
+    script = Path(__file__).parent / "hosts.sh"
+    return Link(rate, rate, (str(script), "--hosts", "2", "--ranks", "2", "--rate", rate, "--"), ("mode=mpi",),
+                ("machine.ranks_per_node=1",))
+
+
+THREADS = (shaped("fast", "intra:1GB/s,200us;inter:1GB/s,200us"), shaped("slow", "intra:0.25GB/s,500us;inter:0.25GB/s,500us"))
 # Shapes of all operations, by meshes and options that the sweep has in other combinations and with more micro-batches.
 CALIBRATION = (
     "mesh=dp2 micro_batch=2 global_batch=8",
@@ -54,54 +79,58 @@ SWEEP = (
 )
 
 
-def points():
-    """(name of the link, its shape, words of the case), all 40."""
-    return [(name, shape, f"{BASE} {words}") for name, shape in LINKS.items() for words in SWEEP]
-
-
 class Bench:
     """Calls of the binary."""
 
-    def __init__(self, path, folder):
-        self.path, self.folder, self.calls = path, Path(folder), 0
+    def __init__(self, path, folder, links):
+        self.path, self.folder, self.links, self.calls = path, Path(folder), links, 0
 
-    def call(self, *words):
-        done = subprocess.run([self.path, *words], capture_output=True, text=True, check=False)
+    def points(self):
+        """(number of the link, words of the case), all 40."""
+        return [(at, f"{BASE} {words}") for at in range(len(self.links)) for words in SWEEP]
+
+    def call(self, *words, launch=()):
+        done = subprocess.run([*launch, self.path, *words], capture_output=True, text=True, check=False)
         if done.returncode:
-            print(f"sim_against_threads: {' '.join(map(str, words))}: {done.stderr.strip()}", file=sys.stderr)
+            print(f"sim_against_ranks: {' '.join(map(str, words))}: {done.stderr.strip()}", file=sys.stderr)
             raise SystemExit(3)
+
+    def measure(self, link, *words):
+        self.call(*words, *link.words, launch=link.launch)
 
     def place(self, suffix):
         self.calls += 1
         return self.folder / f"{self.calls}{suffix}"
 
-    def row(self, words, *more):
-        path = self.place(".json")
-        self.call("run", *words.split(), *more, "-q", "-o", path)
-        return json.loads(path.read_text())
-
-    def step(self, shape, words):
+    def step(self, link, words):
         """A measured step: median seconds and bubble of the recorded ones."""
-        return of_row(self.row(words, f"link={shape}", "verify=off", "warm_up=2", "steps=5", "--no-progress"))
+        path = self.place(".json")
+        self.measure(link, "run", *words.split(), "verify=off", "warm_up=2", "steps=5", "--no-progress", "-q", "-o", path)
+        return of_row(json.loads(path.read_text()))
 
     def trace(self, words):
         path = self.place(".trace.json")
-        self.call("run", *BASE.split(), *words.split(), f"link={LINKS['fast']}", "verify=off", "warm_up=2", "steps=1",
-                  "-q", "--no-progress", "--trace", path)
+        self.measure(self.links[0], "run", *BASE.split(), *words.split(), "verify=off", "warm_up=2", "steps=1", "-q",
+                     "--no-progress", "--trace", path)
         return path
 
-    def collectives(self, shape):
+    def collectives(self, link):
         path = self.place(".jsonl")
-        self.call("coll", "op=all_reduce,all_gather,reduce_scatter,shift", "mesh=dp2", "size=1K:4M:x8", f"link={shape}",
-                  "call=stream", "in_place=out", "time_cap=20ms", "iterations=5,40", "check=off", "--json", "-o", path)
+        self.measure(link, "coll", "op=all_reduce,all_gather,reduce_scatter,shift", "mesh=dp2", "size=1K:4M:x8", "call=stream",
+                     "in_place=out", "time_cap=20ms", "iterations=5,40", "check=off", "--json", "-o", path)
         return path
 
-    def fit(self, shape_files, traces, out, report):
-        self.call("fit", *shape_files, *traces, "machine=cpu", "machine.fp32_tflops=0.3", "-o", out, "--report", report)
+    def fit(self, link, shape_files, traces, report):
+        out = self.place(".machine.json")
+        self.call("fit", *shape_files, *traces, "machine=cpu", "machine.fp32_tflops=0.3", *link.machine, "-o", out,
+                  "--report", report)
+        report.write_text(report.read_text().replace(f"{self.folder}/", ""))  # it is gone afterwards
         return out
 
     def predict(self, machine, words):
-        row = self.row(words, "mode=sim", f"machine=@{machine}")
+        path = self.place(".json")
+        self.call("run", *words.split(), "mode=sim", f"machine=@{machine}", "-q", "-o", path)
+        row = json.loads(path.read_text())
         return (*of_row(row), row["prediction"]["modelled_ops"])
 
 
@@ -112,14 +141,14 @@ def of_row(row):
 def measure(bench, seconds):
     """Rounds of calibration and cases: collectives by link, traces, and steps by point."""
     end = time.monotonic() + seconds
-    collectives, traces, steps, took = {name: [] for name in LINKS}, [], {point: [] for point in points()}, 0.0
+    collectives, traces, steps, took = [[] for _ in bench.links], [], {point: [] for point in bench.points()}, 0.0
     while True:
         start = time.monotonic()
-        for name, shape in LINKS.items():
-            collectives[name].append(bench.collectives(shape))
+        for of_link, link in zip(collectives, bench.links):
+            of_link.append(bench.collectives(link))
         traces += [bench.trace(words) for words in CALIBRATION]
         for point in steps:
-            steps[point].append(bench.step(*point[1:]))
+            steps[point].append(bench.step(bench.links[point[0]], point[1]))
         took = max(took, time.monotonic() - start)
         if time.monotonic() + took > end:
             return collectives, traces, steps
@@ -127,15 +156,15 @@ def measure(bench, seconds):
 
 def results(bench, measured, out):
     collectives, traces, steps = measured
-    machines = {name: bench.fit(collectives[name], traces, bench.place(".machine.json"), out / f"fit_{name}.json")
-                for name in LINKS}
+    machines = [bench.fit(link, collectives[at], traces, out / f"fit_{link.name}.json")
+                for at, link in enumerate(bench.links)]
     rows = []
     for point, runs in steps.items():
-        name, shape, words = point
-        seconds, bubble, modelled = bench.predict(machines[name], words)
+        at, words = point
+        seconds, bubble, modelled = bench.predict(machines[at], words)
         step = median(s for s, _ in runs)
         bubbles = [b for _, b in runs if b is not None]
-        rows.append({"link": shape, "case": words, "rounds": len(runs), "measured_ms": 1e3 * step,
+        rows.append({"link": bench.links[at].text, "case": words, "rounds": len(runs), "measured_ms": 1e3 * step,
                      "fastest_ms": 1e3 * min(s for s, _ in runs), "slowest_ms": 1e3 * max(s for s, _ in runs),
                      "predicted_ms": 1e3 * seconds, "error_pct": 100 * (seconds / step - 1),
                      "measured_bubble_pct": 100 * median(bubbles) if bubbles else None,
@@ -184,12 +213,13 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("meshbench", help="the binary")
     parser.add_argument("-o", "--out", required=True, metavar="DIR")
+    parser.add_argument("--hosts", nargs=2, metavar="RATE", help="MPI on two hosts, joined at these rates [rank threads]")
     parser.add_argument("--seconds", type=float, default=180, help="to spend on rounds; one is always run [180]")
     args = parser.parse_args(argv)
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(args.meshbench, folder)
+        bench = Bench(args.meshbench, folder, [of_hosts(rate) for rate in args.hosts] if args.hosts else THREADS)
         rows = results(bench, measure(bench, args.seconds), out)
     with open(out / "rows.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
