@@ -206,8 +206,11 @@ class ScheduleWriter {
   void backward(const Slot& slot) {
     const std::vector<PreparedBlock>& blocks = stage_.blocks[slot.chunk];
     const bool inputs = slot.pass != Pass::weight_grad, weights = slot.pass != Pass::input_grad;
-    // The stage before does not wait for sums of gradients that nothing runs beside.
-    const bool sends_first = inputs && !stage_.options.overlap.reduce && !blocks.empty();
+    // The stage before does not wait for sums of gradients that nothing runs beside. Where ranks
+    // have several stages, gradients go around in circles: who waits for each send, as without its
+    // overlap, would then wait for a receive that comes after sums, and that for another such send.
+    const bool in_line = stage_.options.overlap.sends || stage_.blocks.size() == 1;
+    const bool sends_first = inputs && in_line && !stage_.options.overlap.reduce && !blocks.empty();
     TensorId dy = gradients_[at(slot)];
     for (int b = static_cast<int>(blocks.size()) - 1; b >= 0; --b) {
       const PreparedBlock& block = blocks[b];
