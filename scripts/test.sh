@@ -36,7 +36,7 @@ sanitized() {
 build cpu
 # Kernels of GPUs compile wherever there is a toolkit; tests run them on the host.
 if have nvcc; then step build cuda --target mb_cuda; fi
-step ctest --preset cpu -j2
+step ctest --preset cpu -j3
 if [ $sanitize = yes ]; then
   step sanitized asan
   step sanitized tsan

@@ -272,8 +272,9 @@ def test_headroom_is_what_a_device_has_left(row):
     sim = strict(run("sim", "model=gpt3-1.3b", "dtype=bf16", "mesh=dp8", "zero=3", "machine=h100x8", "--json").stdout)
     left = 1e9 * (sim["machine"]["memory_gb"] - sim["machine"]["context_gb"] - sim["machine"]["library_gb"])
     peak = sim["metrics"]["peak_bytes"]["value"]
-    rounded = left - peak - sim["metrics"]["headroom_bytes"]["value"]  # by the allocator, and left between tensors
-    assert sim["status"] == "ok" and 0 <= rounded < 0.1 * peak
+    # What the allocator rounds up and at most leaves unused between tensors, and buffers of communicators.
+    beside = left - peak - sim["metrics"]["headroom_bytes"]["value"]
+    assert sim["status"] == "ok" and 0.24 * peak < beside < 0.4 * peak
     large = strict(run("sim", "case=textbook-100b", "--json").stdout)
     assert large["status"] == "oom_predicted" and large["metrics"]["headroom_bytes"]["value"] < 0
     here = strict(row.read_text())["metrics"]
