@@ -16,7 +16,7 @@ selenium = pytest.importorskip("selenium", reason="selenium is not here; require
 from selenium import webdriver  # noqa: E402
 from selenium.webdriver import ActionChains, Keys  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.support.ui import Select  # noqa: E402
+from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
 
 if not shutil.which("chromium") or not shutil.which("chromedriver"):
     pytest.skip("no chromium and chromedriver here; on Debian: apt-get install chromium chromium-driver",
@@ -199,7 +199,8 @@ def test_the_page_is_dark_where_one_wants_it_and_white_on_paper(page):
 
     assert colour() == "rgb(255, 255, 255)" and pixel()[:3] == [255, 255, 255]
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
-    assert colour() == "rgb(21, 23, 26)" and pixel()[:3] == [21, 23, 26]
+    assert colour() == "rgb(21, 23, 26)"
+    WebDriverWait(page, 30).until(lambda _: pixel()[:3] == [21, 23, 26])  # the page is told, and draws anew
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": [
         {"name": "prefers-color-scheme", "value": "dark"}]})
     assert colour() == "rgb(255, 255, 255)"
