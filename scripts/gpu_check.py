@@ -7,7 +7,9 @@ for the JSON) or raises Failed. Rates and shares are those that the programs pri
 
 import argparse
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -238,6 +240,17 @@ def time_by_operation(trace):
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
+def matmul_flops_per_s(trace):
+    """Rate of the matmuls of the last step by themselves, 2 m n k each; None without any."""
+    flops, seconds = 0, 0
+    for event in trace["traceEvents"]:
+        shape = re.match(r"matmul (\d+)x(\d+)x(\d+)", (event.get("args") or {}).get("action", ""))
+        if event.get("ph") == "X" and event.get("cat") == "compute" and shape:
+            flops += 2 * math.prod(map(int, shape.groups()))
+            seconds += event["dur"] / 1e6
+    return flops / seconds if seconds else None
+
+
 def memory_of(row):
     memory = row.get("memory") or {}
     classes = [{key: entry.get(key) for key in ("class", "plan_bytes", "measured_bytes")}
@@ -250,14 +263,16 @@ def step(check, words, extra=""):
     trace.unlink(missing_ok=True)
     row = check.meshbench("run", f"{ON_ONE_GPU} {words} {STEP_WORDS} profile=off {extra}".strip(), 90,
                           ["--trace", str(trace)])
-    flops_per_s = value(row, "model_flops_per_s")
+    spans = json.loads(trace.read_text()) if trace.is_file() else {"traceEvents": []}
+    flops_per_s, of_matmuls = value(row, "model_flops_per_s"), matmul_flops_per_s(spans)
     peak = check.peak_flops_per_s
     return {
         "case": row.get("case"), "step_ms": milliseconds(row), "tokens_per_s": value(row, "tokens_per_s"),
         "attention": (row.get("cuda") or {}).get("attention"), "mfu": value(row, "mfu"),
         "compute_s": value(row, "compute_s"), "idle_s": value(row, "idle_s"), "model_flops_per_s": flops_per_s,
         "of_measured_gemm_peak": flops_per_s / peak if flops_per_s and peak else None,
-        "seconds_by_operation": time_by_operation(json.loads(trace.read_text())) if trace.is_file() else None,
+        "matmul_flops_per_s": of_matmuls, "matmuls_of_measured_gemm_peak": of_matmuls / peak if of_matmuls and peak else None,
+        "seconds_by_operation": time_by_operation(spans) or None,
         "memory": memory_of(row)}
 
 
@@ -268,8 +283,9 @@ def share_text(share):
 def steps(check):
     results = each(STEPS, lambda words: step(check, words))
     shown = [f"{words.split()[0].removeprefix('model=')} {result['step_ms'] or 0:.1f} ms, "
-             f"{share_text(result['of_measured_gemm_peak'])}" for words, result in results.items()]
-    return f"step and share of the measured bf16 peak: {'; '.join(shown)}", results
+             f"{share_text(result['of_measured_gemm_peak'])} ({share_text(result['matmuls_of_measured_gemm_peak'])})"
+             for words, result in results.items()]
+    return f"step and share of the measured bf16 peak (its matmuls alone): {'; '.join(shown)}", results
 
 
 def memory(check):

@@ -105,6 +105,8 @@ def test_all_parts_pass_and_say_what_they_saw(build):
     assert parts["peaks"]["result"] == "bf16 700 TFLOP/s, memory 3000 GB/s"
     first = next(iter(parts["steps"]["details"].values()))
     assert first["of_measured_gemm_peak"] == 0.5
+    assert first["matmul_flops_per_s"] == pytest.approx(2 * 1 * 2 * 3 / 0.002)
+    assert first["matmuls_of_measured_gemm_peak"] == pytest.approx(6000 / 700e12)
     assert first["seconds_by_operation"] == {"matmul": 0.004, "norm": 0.0005}
     assert parts["memory"]["result"] == "plan and count agree, 1.0 GiB; the driver says 2.0 GiB"
     assert parts["graph"]["details"]["ratio"] == pytest.approx(1 / 1.1)
