@@ -91,7 +91,7 @@ struct ClosedForm::Parts {
   Cache<2, const Pipeline*> pipelines_here;
   Cache<9, const BlockForm*> blocks_here;
   Cache<4, std::vector<const RankData*>> data_here;
-  std::map<std::int64_t, MeshLinks::Hops> hops_here;
+  std::map<std::pair<std::int64_t, int>, MeshLinks::Hops> hops_here;  // by bytes and parts
   double world_sum_s = 0;
 
   // For all meshes.
@@ -189,13 +189,15 @@ struct ClosedForm::Parts {
     return here;
   }
 
-  // As the stack has them.
-  const MeshLinks::Hops& hops(std::int64_t bytes) {
-    const auto [known, is_new] = hops_here.try_emplace(bytes);
+  // As the stack has them: whole, or in parts of tensor ranks that gather them (see cost.cc).
+  const MeshLinks::Hops& hops(std::int64_t bytes, int parts) {
+    const auto [known, is_new] = hops_here.try_emplace({bytes, parts});
     if (is_new) {
-      known->second = links->hops(bytes);
+      known->second = links->hops(bytes / parts);
+      const double gather_s =
+          parts == 1 ? 0 : links->seconds(CollectiveKind::all_gather, group_of(Axis::tp), bytes);
       for (std::vector<double>* of : {&known->second.next, &known->second.before})
-        for (double& seconds : *of) seconds /= stack.comm_share;
+        for (double& seconds : *of) seconds = (seconds + gather_s) / stack.comm_share;
     }
     return known->second;
   }
@@ -473,9 +475,11 @@ Step step_of(Parts& parts, const Mesh& mesh, const StepOptions& options) {
   const BlockForm& block = parts.block(options, pipeline.split);
   const std::int64_t rows = options.micro_batch * parts.model.sequence / mesh.size(Axis::cp) /
                             (options.sequence_parallel ? mesh.size(Axis::tp) : 1);
+  const bool scatters = parts.stack.scatter_sends && !options.sequence_parallel;
   const MeshLinks::Hops* hops =
       pipeline.shape.ranks == 1 ? nullptr
-                                : &parts.hops(rows * parts.model.hidden * size_of(options.dtype));
+                                : &parts.hops(rows * parts.model.hidden * size_of(options.dtype),
+                                              scatters ? mesh.size(Axis::tp) : 1);
   return {*parts.mesh, options,          pipeline, block, parts.rank_data_of(options, pipeline),
           hops,        parts.world_sum_s};
 }

@@ -56,5 +56,21 @@ TEST(ClosedForm, IsWithinItsErrorOfThePlanInVirtualTime) {
   EXPECT_LT(memory / cases, 0.06) << "what a stack keeps beside the Plan is not counted";
 }
 
+// Over slow NICs, where whole messages would take several times as long.
+TEST(ClosedForm, SendsInPartsOfTensorRanksWhereTheStackDoes) {
+  ModelConfig model = find_model("gpt3-1.3b");
+  Machine machine = find_machine("a100x8");
+  machine.inter.gb_per_s = 0.5;
+  Mesh mesh = Mesh::parse("pp2.tp8");
+  mesh.set_ranks_per_node(8);
+  const StepOptions options{.micro_batches = 32, .dtype = DType::fp16};
+  for (const char* name : {"megatron-2021", "kernels"}) {
+    const Stack stack = find_stack(name);
+    const double walked = ClosedForm(model, machine, stack).walked_s(mesh, options);
+    const double step = predict(model, mesh, options, machine, stack).step_s;
+    EXPECT_NEAR(walked / step, 1, error_of(mesh, options, stack).walk) << name;
+  }
+}
+
 }  // namespace
 }  // namespace mb
