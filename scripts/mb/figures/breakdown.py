@@ -24,17 +24,13 @@ def look_of(name, axis):
 def breakdown(rows):
     """A stacked bar for each row, a panel for each kind; communication hidden behind compute is a thin bar under it."""
     ok, notes = look.measured(rows)
-    kinds, names, inches, left_out = series.bars(ok, 0.9, 0.62)
-    figure = look.new_figure(10, 1.5 + sum(inches.values()), "Where the step time goes")
-    grid = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=list(inches.values()))[:, 0]
+    figure, panels, left_out = series.panels_of_bars(ok, 0.9, 0.62, 1.5, "Where the step time goes")
     handles = {}
-    for ax, (kind, of) in zip(grid, kinds.items()):
-        _panel(ax, of, names[kind], handles)
-        if len(kinds) > 1:
-            ax.set_title(kind, loc="left")
+    for ax, of, names in panels:
+        _panel(ax, of, names, handles)
     order = sorted(handles, key=lambda key: handles[key][0])
     figure.legend([handles[key][1] for key in order], order, loc="outside right upper", frameon=False)
-    drawn = [row for of in kinds.values() for row in of]
+    drawn = [row for _, of, _ in panels for row in of]
     look.annotate(figure, [
         f"Parts add up to the step. {look.samples_text(drawn, 'step_s')} steps; whiskers: fastest and slowest step. "
         "Striped: waiting for other ranks.",

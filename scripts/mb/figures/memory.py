@@ -15,18 +15,14 @@ def memory(rows):
     """Three bars for each row, stacked by memory class, a panel for each kind of rows; a line marks the peak of the sum,
     a dashed one the capacity."""
     ok, notes = look.measured(rows)
-    kinds, names, inches, left_out = series.bars(ok, 0.8, 0.95)
-    figure = look.new_figure(10, 1.3 + sum(inches.values()), "Peak memory of the fullest rank, by class")
-    grid = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=list(inches.values()))[:, 0]
+    figure, panels, left_out = series.panels_of_bars(ok, 0.8, 0.95, 1.3, "Peak memory of the fullest rank, by class")
     handles = {}
-    for ax, (kind, of) in zip(grid, kinds.items()):
-        _panel(ax, of, names[kind], handles)
-        if len(kinds) > 1:
-            ax.set_title(kind, loc="left")
+    for ax, of, names in panels:
+        _panel(ax, of, names, handles)
     order = [*(name for name in CLASSES if name in handles), *(n for n in handles if n not in CLASSES)]
     figure.legend([handles[name] for name in order], [name.replace("_", " ") for name in order],
                   loc="outside right upper", frameon=False)
-    drawn = [row for of in kinds.values() for row in of]
+    drawn = [row for _, of, _ in panels for row in of]
     look.annotate(figure, [
         "Each class at its own peak. They need not peak together: the line marks the largest sum at one instant.",
         "Closed form: textbook parameters, gradients, moments and activations, without temporaries. n = 1: every "

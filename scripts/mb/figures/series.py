@@ -46,6 +46,18 @@ def bars(rows, height, least):
     return found, names, inches, [*left_out, *rest]
 
 
+def panels_of_bars(rows, height, least, around, title):
+    """(figure, [(its axes, rows, their names)], lines on what is left out): a panel for each kind of rows, one above the
+    other, with `around` inches beside them."""
+    found, names, inches, left_out = bars(rows, height, least)
+    figure = look.new_figure(10, around + sum(inches.values()), title)
+    grid = figure.subplots(len(found), 1, squeeze=False, height_ratios=list(inches.values()))[:, 0]
+    if len(found) > 1:
+        for ax, kind in zip(grid, found):
+            ax.set_title(kind, loc="left")
+    return figure, [(ax, of, names[kind]) for ax, (kind, of) in zip(grid, found.items())], left_out
+
+
 def _run_on(row):
     return look.short(row["params"].get("model", "model")), str(row["params"].get("mode", "threads"))
 
