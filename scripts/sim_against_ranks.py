@@ -11,7 +11,9 @@ a case fails.
 
 import argparse
 import csv
+import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -216,6 +218,10 @@ def main(argv=None):
     parser.add_argument("--hosts", nargs=2, metavar="RATE", help="MPI on two hosts, joined at these rates [rank threads]")
     parser.add_argument("--seconds", type=float, default=180, help="to spend on rounds; one is always run [180]")
     args = parser.parse_args(argv)
+    if not shutil.which(args.meshbench):
+        parser.error(f"{args.meshbench} is no program; build it, and give for example build/cpu/bench/meshbench")
+    if not importlib.util.find_spec("matplotlib"):
+        parser.error("there is no matplotlib to draw with; run it by .venv/bin/python, which scripts/setup.sh makes")
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
