@@ -110,9 +110,9 @@ class Bench:
         self.measure(link, "run", *words.split(), "verify=off", "warm_up=2", "steps=5", "--no-progress", "-q", "-o", path)
         return of_row(json.loads(path.read_text()))
 
-    def trace(self, words):
+    def trace(self, link, words):
         path = self.place(".trace.json")
-        self.measure(self.links[0], "run", *BASE.split(), *words.split(), "verify=off", "warm_up=2", "steps=1", "-q",
+        self.measure(link, "run", *BASE.split(), *words.split(), "verify=off", "warm_up=2", "steps=1", "-q",
                      "--no-progress", "--trace", path)
         return path
 
@@ -141,14 +141,15 @@ def of_row(row):
 
 
 def measure(bench, seconds):
-    """Rounds of calibration and cases: collectives by link, traces, and steps by point."""
+    """Rounds of calibration and cases: collectives and traces by link, and steps by point."""
     end = time.monotonic() + seconds
-    collectives, traces, steps, took = [[] for _ in bench.links], [], {point: [] for point in bench.points()}, 0.0
+    collectives, traces = ([[] for _ in bench.links] for _ in range(2))
+    steps, took = {point: [] for point in bench.points()}, 0.0
     while True:
         start = time.monotonic()
-        for of_link, link in zip(collectives, bench.links):
-            of_link.append(bench.collectives(link))
-        traces += [bench.trace(words) for words in CALIBRATION]
+        for at, link in enumerate(bench.links):
+            collectives[at].append(bench.collectives(link))
+            traces[at] += [bench.trace(link, words) for words in CALIBRATION]
         for point in steps:
             steps[point].append(bench.step(bench.links[point[0]], point[1]))
         took = max(took, time.monotonic() - start)
@@ -158,7 +159,7 @@ def measure(bench, seconds):
 
 def results(bench, measured, out):
     collectives, traces, steps = measured
-    machines = [bench.fit(link, collectives[at], traces, out / f"fit_{link.name}.json")
+    machines = [bench.fit(link, collectives[at], traces[at], out / f"fit_{link.name}.json")
                 for at, link in enumerate(bench.links)]
     rows = []
     for point, runs in steps.items():

@@ -169,6 +169,7 @@ void run(const Flags& flags) {
   FitReport report{.traces = rows.traces, .notes = rows.notes};
   if (!rows.collectives.empty()) report.collectives = fit_collectives(rows.collectives, machine);
   report.operations = fit_operations(rows.operations, machine);
+  report.measured_comm = fit_comm_times(rows.comm, machine);
   take_host(rows, stack, report);
   take_gaps(rows, machine);
   std::vector<MeasuredStep> steps;
@@ -205,7 +206,8 @@ Verb fit_verb() {
                     "  nccl-tests' output, with its header: a curve for each collective, ranks and "
                     "nodes\n"
                     "  rows of 'meshbench coll -o': the same\n"
-                    "  'meshbench run --trace': the time of each of its operations\n"
+                    "  'meshbench run --trace': the time of each of its operations, collectives and "
+            "messages\n"
                     "  a table m,n,k,dtype,time_us or op,us, or ops_bench --benchmark_out=FILE: "
                     "the same, and\n"
                     "    efficiencies of other matmuls\n"

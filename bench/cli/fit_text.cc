@@ -68,6 +68,8 @@ void add_machine(std::string& text, const FitReport& r, const Machine& machine) 
   if (r.operations.operations > 0)
     text += fmt::format("  measured times of {} operations, from {}\n", r.operations.operations,
                         r.operations.source);
+  if (r.measured_comm > 0)
+    text += cat("  measured times of ", machine.measured.sources.at("measured_comm"), "\n");
   if (r.operations.matmul)
     text += fmt::format(
         "  matmul_efficiency {:.3g}, memory_efficiency {:.3g}, launch_us {:.3g}: from {} matmuls; "
@@ -127,6 +129,7 @@ Json to_json(const FitReport& r, const Machine& machine, const Stack& stack) {
                {"curves", Json::array()},
                {"constants", Json::array()},
                {"measured_ops", r.operations.operations},
+               {"measured_comm", r.measured_comm},
                {"traces", Json::array()},
                {"refused", refused_of(r)},
                {"left_out", r.notes}};

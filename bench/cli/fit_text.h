@@ -16,6 +16,7 @@ namespace mb {
 struct FitReport {
   CollectivesFit collectives;
   OperationsFit operations;
+  int measured_comm = 0;  // collectives and messages
   StepsFit steps;
   std::vector<TraceFacts> traces;
   std::string host_source;  // of stack.host_us, where it is from traces
@@ -24,7 +25,7 @@ struct FitReport {
   std::vector<WidthPart> width;
   bool found_for_machine() const {
     return !collectives.curves.empty() || collectives.link.latency_s || collectives.nic ||
-           operations.operations > 0;
+           operations.operations > 0 || measured_comm > 0;
   }
   bool found_for_stack() const { return steps.fit.has_value() || !host_source.empty(); }
 };

@@ -96,4 +96,26 @@ OperationsFit fit_operations(std::span<const OperationTime> times, Machine& mach
   return fit;
 }
 
+int fit_comm_times(std::span<const StepCommTime> times, Machine& machine) {
+  if (times.empty()) return 0;
+  const auto alike = [](CommTime a, const CommTime& b) {
+    a.us = b.us;
+    return a == b;
+  };
+  std::vector<std::vector<double>> us;  // by measured.comm
+  std::vector<CommTime>& comm = machine.measured.comm;
+  comm.clear();
+  for (const StepCommTime& row : times) {
+    auto found = std::find_if(comm.begin(), comm.end(),
+                              [&](const CommTime& known) { return alike(known, row.time); });
+    if (found == comm.end()) found = comm.insert(found, row.time), us.emplace_back();
+    us[found - comm.begin()].push_back(row.time.us);
+  }
+  for (std::size_t i = 0; i < comm.size(); ++i) comm[i].us = median(us[i]);
+  machine.comm_times = "measured";
+  machine.measured.sources["measured_comm"] =
+      cat(comm.size(), " collectives and messages of steps of ", sources_of(times));
+  return static_cast<int>(comm.size());
+}
+
 }  // namespace mb

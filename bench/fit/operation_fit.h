@@ -1,5 +1,5 @@
-// What measured operations say of a machine: their own times, and the efficiencies by which all
-// other matmuls go.
+// What operations and communication of measured steps say of a machine: their own times, and the
+// efficiencies by which all other matmuls go.
 #pragma once
 
 #include <optional>
@@ -24,6 +24,9 @@ struct OperationsFit {
 // Puts what it finds into `machine`: the median time of each operation, and the constants where
 // there are enough matmuls of a dtype that the machine has a peak for.
 OperationsFit fit_operations(std::span<const OperationTime> times, Machine& machine);
+
+// The median time of each collective and message of steps into `machine`; how many different ones.
+int fit_comm_times(std::span<const StepCommTime> times, Machine& machine);
 
 // "matmul 512x1536x384 nt bias bf16", with blanks or underscores; nullopt for anything else.
 std::optional<Op> matmul_named(std::string_view text);

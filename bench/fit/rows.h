@@ -23,6 +23,11 @@ struct OperationTime {
   std::string source;
 };
 
+struct StepCommTime {
+  CommTime time;
+  std::string source;
+};
+
 struct StepTime {
   std::string case_line;
   double seconds = 0;
@@ -42,6 +47,7 @@ struct TraceFacts {
 struct FitRows {
   std::vector<CollectiveTime> collectives;
   std::vector<OperationTime> operations;
+  std::vector<StepCommTime> comm;
   std::vector<StepTime> steps;
   std::vector<TraceFacts> traces;
   std::vector<std::string> notes;  // what was left out of a file, and why

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "bench/analysis/stats.h"
 #include "bench/fit/input.h"
@@ -171,6 +173,38 @@ void read_own(const std::vector<TraceEvent>& events, TraceFacts& facts, FitRows&
   }
 }
 
+// The kind of a collective or, of a message, where it is received: "all_reduce sum tp", "recv from
+// stage 1".
+std::optional<CollectiveKind> kind_of(const TraceEvent& e) {
+  const std::string_view name = std::string_view(e.action).substr(0, e.action.find(' '));
+  if (name == "recv") return CollectiveKind::shift;
+  for (int k = 0; k < kCollectiveKinds; ++k)
+    if (name_of(static_cast<CollectiveKind>(k)) == name) return static_cast<CollectiveKind>(k);
+  return std::nullopt;
+}
+
+// What collectives and messages take on every rank once all have come, by kind, ranks and size.
+void read_comm(const std::vector<TraceEvent>& events, FitRows& rows, const std::string& source) {
+  using Key = std::tuple<CollectiveKind, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  std::map<Key, std::vector<double>> transfers;
+  for (const TraceEvent& e : events) {
+    if (e.instruction < 0 || e.ranks < 2 || e.bytes <= 0 || e.transfer_ns <= 0) continue;
+    if (const auto kind = kind_of(e))
+      transfers[{*kind, e.ranks, e.nodes, e.groups_on_a_node, e.bytes}].push_back(
+          static_cast<double>(e.transfer_ns));
+  }
+  for (const auto& [key, list] : transfers) {
+    const auto [kind, ranks, nodes, groups, bytes] = key;
+    rows.comm.push_back({{.kind = kind,
+                          .ranks = static_cast<int>(ranks),
+                          .nodes = static_cast<int>(nodes),
+                          .groups_on_a_node = static_cast<int>(groups),
+                          .bytes = bytes,
+                          .us = 1e-3 * central_mean(list)},
+                         source});
+  }
+}
+
 }  // namespace
 
 void read_trace(std::string_view text, const std::string& path, FitRows& rows) {
@@ -181,6 +215,7 @@ void read_trace(std::string_view text, const std::string& path, FitRows& rows) {
   facts.own = own;
   if (own) {
     read_own(events, facts, rows);
+    read_comm(events, rows, path);
   } else {
     read_profile(events, facts);
   }

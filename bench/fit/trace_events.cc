@@ -97,6 +97,11 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
       if (key_ == "stream") event_.stream = value / 1000;
       if (key_ == "correlation") event_.correlation = value / 1000;
       if (key_ == "instruction") event_.instruction = value / 1000;
+      if (key_ == "bytes") event_.bytes = value / 1000;
+      if (key_ == "transfer_us") event_.transfer_ns = value;
+      if (key_ == "ranks") event_.ranks = value / 1000;
+      if (key_ == "nodes") event_.nodes = value / 1000;
+      if (key_ == "groups_on_a_node") event_.groups_on_a_node = value / 1000;
     } else if (of_list()) {
       if (key_ == "after") {
         event_.after.push_back(value / 1000);

@@ -15,6 +15,8 @@ struct TraceEvent {
   std::vector<std::int64_t> after;  // instructions of other streams that it waited for
   std::int64_t start_ns = 0, duration_ns = 0;
   std::int64_t process = 0, thread = 0, stream = -1, correlation = -1, instruction = -1;
+  std::int64_t bytes = 0, transfer_ns = 0;  // of this program's communication: what it
+  std::int64_t ranks = 0, nodes = 0, groups_on_a_node = 0;  // moves, and between whom
 };
 
 // The complete slices ("ph":"X") of a trace. Times are read from their decimal text, since a double

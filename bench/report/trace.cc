@@ -9,6 +9,7 @@
 #include "bench/analysis/matching.h"
 #include "bench/analysis/step_times.h"
 #include "bench/report/output.h"
+#include "parallel/cost/spread.h"
 #include "parallel/plan/text.h"
 #include "workloads/base/error.h"
 
@@ -58,6 +59,7 @@ class TraceWriter {
         timeline_(timeline),
         lanes_(lanes_of(plan, timeline)),
         arrivals_(last_arrivals(plan, timeline)),
+        leaving_(messages_leaving(plan.mesh)),
         base_ns_(timeline.window().start_ns) {
     // Labels repeat over layers and micro-batches, but their texts do not depend on a rank.
     for (const std::string& name : plan.names) names_.push_back(json_text(name));
@@ -136,9 +138,21 @@ class TraceWriter {
     std::string text = fmt::format(R"(,"bytes":{})", payload_bytes(program, i));
     if (std::holds_alternative<Copy>(i.action)) return text;
     const WaitTransfer split = split_at(timeline_.lanes[lane][id], arrivals_[lane][id]);
-    return text + fmt::format(R"(,"group":{},"wait_us":{},"transfer_us":{})",
-                              json_text(axis_name(i)), micros(length_ns(split.wait)),
+    const GroupSpread spread = spread_at(lanes_[lane].stage, i);
+    return text + fmt::format(R"(,"group":{},"ranks":{},"nodes":{},"groups_on_a_node":{},)"
+                              R"("wait_us":{},"transfer_us":{})",
+                              json_text(axis_name(i)), spread.ranks, spread.nodes,
+                              spread.groups_on_a_node, micros(length_ns(split.wait)),
                               micros(length_ns(split.transfer)));
+  }
+
+  // Of a collective's group, or of the two ranks of a message.
+  GroupSpread spread_at(int stage, const Instruction& i) const {
+    if (const auto* collective = std::get_if<Collective>(&i.action))
+      return spread_of(plan_.mesh, collective->group, Machine{});
+    const auto* send = std::get_if<Send>(&i.action);
+    const int from = send ? stage : std::get<Recv>(i.action).from, to = send ? send->to : stage;
+    return message_spread(leaving_[from * plan_.mesh.size(Axis::pp) + to]);
   }
 
   // What it waited for on other streams.
@@ -214,6 +228,7 @@ class TraceWriter {
   const Timeline& timeline_;
   std::vector<Lane> lanes_;
   Arrivals arrivals_;
+  std::vector<int> leaving_;  // messages_leaving
   std::int64_t base_ns_;
   std::vector<std::string> names_;
   std::vector<std::vector<int>> threads_;  // by lane and instruction

@@ -43,6 +43,7 @@ const Fields<Machine>& fields() {
           {"protocol", [](M& m) -> std::string& { return m.protocol; }},
           {"curves", [](M& m) -> std::string& { return m.curves; }},
           {"op_times", [](M& m) -> std::string& { return m.op_times; }},
+          {"comm_times", [](M& m) -> std::string& { return m.comm_times; }},
           {"context_gb", [](M& m) -> double& { return m.context_gb; }, from_zero},
           {"library_gb", [](M& m) -> double& { return m.library_gb; }, from_zero},
       });
@@ -400,10 +401,11 @@ void set_field(Machine& machine, std::string_view field, std::string_view value)
     return std::any_of(ends.begin(), ends.end(),
                        [&](std::string_view end) { return field.ends_with(end); });
   };
-  if (is_one_of({"link_gb_per_s", "link_latency_us"}) ||
-      (machine.curves == "measured" &&
-       is_one_of({"nic_gb_per_s", "nic_latency_us", "nics_per_node", "nic_efficiency"})))
-    machine.curves = "none";
+  const bool links = is_one_of({"link_gb_per_s", "link_latency_us"}),
+             nics = is_one_of({"nic_gb_per_s", "nic_latency_us", "nics_per_node", "nic_efficiency",
+                               "oversubscription"});
+  if (links || (machine.curves == "measured" && nics)) machine.curves = "none";
+  if (links || nics) machine.comm_times = "none";
   if (is_one_of({"_tflops", "matmul_efficiency", "attention_efficiency", "memory_gb_per_s",
                  "memory_efficiency", "launch_us"}))
     machine.op_times = "none";
@@ -418,12 +420,15 @@ void check_machine(const Machine& machine) {
   } else if (machine.curves != "none") {
     find_curves(machine.curves);
   }
-  require(machine.op_times == "none" || machine.op_times == "measured",
-          "machine.op_times=", machine.op_times, ": give measured or none");
-  require(
-      machine.op_times == "none" || !machine.measured.ops.empty(),
-      "machine.op_times=measured: this machine has no measured_ops; give a file that 'meshbench "
-      "fit' wrote");
+  const auto check_times = [](const std::string& value, std::string_view key, bool there) {
+    require(value == "none" || value == "measured", "machine.", key, "_times=", value,
+            ": give measured or none");
+    require(value == "none" || there, "machine.", key,
+            "_times=measured: this machine has no measured_", key == "op" ? "ops" : key,
+            "; give a file that 'meshbench fit' wrote");
+  };
+  check_times(machine.op_times, "op", !machine.measured.ops.empty());
+  check_times(machine.comm_times, "comm", !machine.measured.comm.empty());
   require(is_algorithm(machine.algorithm), "machine.algorithm=", machine.algorithm,
           ": give auto, ring or tree");
   require(is_protocol(machine.protocol), "machine.protocol=", machine.protocol,

@@ -43,10 +43,11 @@ struct Machine {
   std::string algorithm = "auto", protocol = "auto";
   // Measured times of collectives: a set of curves.h, within a node; "measured": those below.
   std::string curves = "none";
-  std::string op_times = "none";  // of operations: "measured", those below, in the model's place
-  double context_gb = 0;          // of memory that the driver and its context take
-  double library_gb = 0;          // buffers of collectives and workspaces of matmuls
-  Measurements measured;          // what `meshbench fit` found
+  std::string op_times = "none";    // of operations: "measured", those below, in the model's place
+  std::string comm_times = "none";  // of collectives and messages: the same, as steps had them
+  double context_gb = 0;            // of memory that the driver and its context take
+  double library_gb = 0;            // buffers of collectives and workspaces of matmuls
+  Measurements measured;            // what `meshbench fit` found
   bool operator==(const Machine&) const = default;
 
   double peak_tflops(DType dtype) const;

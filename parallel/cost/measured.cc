@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char *kCurves = "measured_curves", *kOps = "measured_ops", *kSources = "sources";
+constexpr const char *kCurves = "measured_curves", *kOps = "measured_ops", *kComm = "measured_comm",
+                     *kSources = "sources";
 
 // Benchmarks have no blanks in their names.
 std::string key_of(std::string text) {
@@ -21,15 +22,15 @@ std::string key_of(std::string text) {
   return text;
 }
 
-CollectiveKind kind_named(const std::string& name, std::string_view origin) {
+CollectiveKind kind_named(const std::string& name, std::string_view origin, const char* key) {
   std::vector<CollectiveKind> kinds;
   for (int k = 0; k < kCollectiveKinds; ++k) kinds.push_back(static_cast<CollectiveKind>(k));
-  return find_named(kinds, name, cat(origin, ": ", kCurves, ": operation '", name, "'"),
+  return find_named(kinds, name, cat(origin, ": ", key, ": operation '", name, "'"),
                     [](CollectiveKind kind) { return name_of(kind); });
 }
 
 Curve curve_of(const Json& json, std::string_view origin) {
-  Curve curve{.kind = kind_named(json.at("operation"), origin),
+  Curve curve{.kind = kind_named(json.at("operation"), origin, kCurves),
               .ranks = json.at("ranks"),
               .segments = {},
               .nodes = json.at("nodes")};
@@ -37,6 +38,18 @@ Curve curve_of(const Json& json, std::string_view origin) {
     curve.segments.push_back({s.at("to_bytes"), s.at("latency_us"), s.at("gb_per_s")});
   check_curve(curve, cat(origin, ": ", kCurves));
   return curve;
+}
+
+CommTime comm_of(const Json& json, std::string_view origin) {
+  const CommTime time{.kind = kind_named(json.at("operation"), origin, kComm),
+                      .ranks = json.at("ranks"),
+                      .nodes = json.at("nodes"),
+                      .groups_on_a_node = json.at("groups_on_a_node"),
+                      .bytes = json.at("bytes"),
+                      .us = json.at("us")};
+  require(time.us > 0 && std::isfinite(time.us), origin, ": ", kComm, ": ", name_of(time.kind),
+          " of ", time.bytes, " bytes takes ", time.us, " us; give a time above 0");
+  return time;
 }
 
 }  // namespace
@@ -75,6 +88,13 @@ void add_measured(nlohmann::ordered_json& json, const Measurements& measured) {
                              {"segments", segments}});
   }
   for (const OpTime& time : measured.ops) json[kOps].push_back({{"op", time.op}, {"us", time.us}});
+  for (const CommTime& time : measured.comm)
+    json[kComm].push_back({{"operation", name_of(time.kind)},
+                           {"ranks", time.ranks},
+                           {"nodes", time.nodes},
+                           {"groups_on_a_node", time.groups_on_a_node},
+                           {"bytes", time.bytes},
+                           {"us", time.us}});
   if (!measured.sources.empty()) json[kSources] = measured.sources;
 }
 
@@ -89,12 +109,15 @@ Measurements take_measured(Json& json, std::string_view origin) {
       require(us > 0 && std::isfinite(us), origin, ": ", kOps, ": '", measured.ops.back().op,
               "' takes ", us, " us; give a time above 0");
     }
+    for (const Json& time : json.value(kComm, Json::array()))
+      measured.comm.push_back(comm_of(time, origin));
     if (json.contains(kSources)) measured.sources = json.at(kSources);
   } catch (const Json::exception& error) {
     throw Error(cat(origin, ": ", error.what(),
-                    "; 'meshbench fit' writes measured_curves, measured_ops and sources"));
+                    "; 'meshbench fit' writes measured_curves, measured_ops, measured_comm and "
+                    "sources"));
   }
-  for (const char* key : {kCurves, kOps, kSources}) json.erase(key);
+  for (const char* key : {kCurves, kOps, kComm, kSources}) json.erase(key);
   std::stable_sort(measured.curves.begin(), measured.curves.end(),
                    [](const Curve& a, const Curve& b) { return a.ranks < b.ranks; });
   return measured;

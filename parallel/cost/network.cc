@@ -102,19 +102,34 @@ Network::Network(const Mesh& mesh, const Machine& machine)
       stages_(mesh.size(Axis::pp)),
       leaving_(messages_leaving(mesh)) {}
 
+std::optional<double> Network::measured(CollectiveKind kind, const GroupSpread& spread,
+                                        std::int64_t bytes) const {
+  if (machine_.comm_times == "none" || spread.crosses_leaves) return std::nullopt;
+  for (const CommTime& time : machine_.measured.comm) {
+    if (time.kind == kind && time.bytes == bytes && time.ranks == spread.ranks &&
+        time.nodes == spread.nodes && time.groups_on_a_node == spread.groups_on_a_node)
+      return 1e-6 * time.us;
+  }
+  return std::nullopt;
+}
+
 double Network::seconds(CollectiveKind kind, Group group, std::int64_t bytes) const {
   const auto [known, is_new] = seconds_.try_emplace({kind, group, bytes});
-  if (is_new)
-    known->second = group_seconds(kind, bytes, spread_of(mesh_, group, machine_), machine_);
+  if (is_new) {
+    const GroupSpread spread = spread_of(mesh_, group, machine_);
+    const auto time = measured(kind, spread, bytes);
+    known->second = time ? *time : group_seconds(kind, bytes, spread, machine_);
+  }
   return known->second;
 }
 
 double Network::seconds(int from, int to, std::int64_t bytes) const {
   const int leaving = leaving_[from * stages_ + to];
+  const GroupSpread spread = message_spread(leaving);
+  if (const auto time = measured(CollectiveKind::shift, spread, bytes)) return *time;
   if (leaving == 0)
     return machine_.intra.latency_us * 1e-6 +
            static_cast<double>(bytes) / (machine_.intra.gb_per_s * 1e9);
-  const GroupSpread spread{.ranks = 2, .nodes = 2, .groups_on_a_node = leaving};
   return machine_.inter.latency_us * 1e-6 +
          static_cast<double>(bytes) / (nic_share_gb_per_s(spread, machine_) * 1e9);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -46,6 +47,10 @@ class Network {
   const Mesh& mesh_;
   const Machine& machine_;
   mutable std::map<std::tuple<CollectiveKind, Group, std::int64_t>, double> seconds_;
+  // Where the machine has its time as steps had it.
+  std::optional<double> measured(CollectiveKind kind, const GroupSpread& spread,
+                                 std::int64_t bytes) const;
+
   int stages_;
   std::vector<int> leaving_;  // messages_leaving
 };

@@ -27,5 +27,9 @@ GroupSpread spread_by_groups(const Mesh& mesh, Group group, const Machine& machi
 // node; 0 where all stay, and for stages that exchange none.
 std::vector<int> messages_leaving(const Mesh& mesh);
 std::vector<int> messages_leaving_by_pipelines(const Mesh& mesh);
+// Of a message of which so many leave a node.
+inline GroupSpread message_spread(int leaving) {
+  return {.ranks = 2, .nodes = leaving > 0 ? 2 : 1, .groups_on_a_node = leaving > 0 ? leaving : 1};
+}
 
 }  // namespace mb

@@ -87,6 +87,23 @@ def test_a_trace_of_this_program_gives_its_operations_their_times(fit, meshbench
     assert row["measured_ops"] == 0, "another device was not measured"
 
 
+def test_a_trace_of_this_program_gives_its_communication_its_times(fit, meshbench, tmp_path):
+    meshbench("run", "model=gpt-1m", "mesh=dp2", "steps=1", "warm_up=1", "verify=off", "-q", "--trace", "t.json", cwd=tmp_path)
+    done = fit("t.json", "machine=cpu", "machine.fp32_tflops=1", "-o", "here.json")
+    assert "collectives and messages of steps of t.json" in done.stdout
+    machine = json.loads((tmp_path / "here.json").read_text())
+    assert machine["comm_times"] == "measured"
+    longest = max(machine["measured_comm"], key=lambda time: time["bytes"])
+    assert (longest["operation"], longest["ranks"], longest["nodes"]) == ("all_reduce", 2, 1)
+    longest["us"] = 1e6  # seen to be what the prediction takes
+    (tmp_path / "slow.json").write_text(json.dumps(machine))
+    row = json.loads(meshbench("predict", "-", input="model=gpt-1m mesh=dp2 machine=@slow.json\n", cwd=tmp_path).stdout)
+    assert row["step_s"] > 1
+    for without in ("machine.comm_times=none", "machine.link_gb_per_s=10"):
+        row = json.loads(meshbench("predict", "-", input=f"model=gpt-1m mesh=dp2 machine=@slow.json {without}\n", cwd=tmp_path).stdout)
+        assert row["step_s"] < 0.5
+
+
 @pytest.mark.parametrize(("text", "message"), [
     ("", "is empty"),
     ("hello\n", "not recognised"),

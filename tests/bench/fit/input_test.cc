@@ -269,6 +269,31 @@ TEST(Trace, OperationsTakeTheirMeanWithoutWhatHeldThemUp) {
   EXPECT_DOUBLE_EQ(read(text + "]}").operations.at(0).time.us, 12);
 }
 
+// An all-reduce of four ranks, and a message as both its ends have it.
+TEST(Trace, OfThisProgramHasTheTimesOfItsCommunication) {
+  std::string text =
+      R"({"traceEvents":[{"ph":"X","cat":"compute","pid":0,"tid":0,"ts":0,"dur":1,"args":{"instruction":0,"action":"gelu 4x8"}})";
+  const auto slice = [&](std::string_view action, int bytes, int ranks, double transfer_us) {
+    text +=
+        cat(R"(,{"ph":"X","cat":"dp","pid":0,"tid":1,"ts":5,"dur":99,"args":{"instruction":1,)",
+            R"("action":")", action, R"(","bytes":)", bytes, R"(,"group":"dp","ranks":)", ranks,
+            R"(,"nodes":2,"groups_on_a_node":1,"wait_us":3.0,"transfer_us":)", transfer_us, "}}");
+  };
+  slice("all_reduce sum dp", 64, 4, 10);
+  slice("all_reduce sum dp", 64, 4, 14);
+  slice("all_reduce sum dp", 128, 4, 20);
+  slice("send to stage 1", 4096, 2, 1);
+  slice("recv from stage 0", 4096, 2, 8.5);
+  slice("all_reduce sum tp", 64, 1, 7);  // moves nothing
+  const FitRows rows = read(text + "]}");
+  ASSERT_EQ(rows.comm.size(), 3u);
+  EXPECT_EQ(rows.comm[0].time, (CommTime{CollectiveKind::all_reduce, 4, 2, 1, 64, 12}));
+  EXPECT_EQ(rows.comm[1].time, (CommTime{CollectiveKind::all_reduce, 4, 2, 1, 128, 20}));
+  EXPECT_EQ(rows.comm[2].time, (CommTime{CollectiveKind::shift, 2, 2, 1, 4096, 8.5}))
+      << "it is there once it is received";
+  EXPECT_EQ(rows.comm[2].source, rows.traces.at(0).source);
+}
+
 TEST(Trace, ThatIsCutOffOrHasNoKernelIsRefused) {
   const std::string whole = profile("cudaLaunchKernel", "kernel");
   EXPECT_REFUSED(whole.substr(0, whole.size() / 2), "no JSON from byte");

@@ -19,6 +19,9 @@ Machine measured_machine() {
       {CollectiveKind::all_reduce, 16, {{1e18, 50, 25}}, 2},
   };
   machine.measured.ops = {{"matmul 128x256x512", 7}};
+  machine.comm_times = "measured";
+  machine.measured.comm = {{CollectiveKind::all_reduce, 16, 2, 1, 1 << 20, 90},
+                           {CollectiveKind::shift, 2, 1, 1, 4096, 30}};
   machine.measured.sources = {{"nic_gb_per_s", "12 rows of all_reduce.log"}};
   return machine;
 }
@@ -46,6 +49,27 @@ TEST(Measured, CurvesTakeThePlaceOfTheBuiltInOnes) {
   EXPECT_EQ(group_seconds(CollectiveKind::all_reduce, 1 << 30, shared, machine),
             group_seconds(CollectiveKind::all_reduce, 1 << 30, shared, bare))
       << "a group that shares NICs was not measured";
+}
+
+// A size that was measured takes what it took in steps, another what the curve says.
+TEST(Measured, CommunicationOfStepsTakesThePlaceOfCurves) {
+  Machine machine = measured_machine();
+  Mesh mesh = Mesh::parse("dp8.pp2");
+  mesh.set_ranks_per_node(8);
+  machine.measured.comm.push_back({CollectiveKind::all_reduce, 8, 1, 1, 1 << 20, 70});
+  machine.measured.comm.push_back({CollectiveKind::shift, 2, 2, 8, 4096, 40});
+  const auto seconds = [&](std::int64_t bytes) {
+    return Network(mesh, machine).seconds(CollectiveKind::all_reduce, group_of(Axis::dp), bytes);
+  };
+  EXPECT_DOUBLE_EQ(seconds(1 << 20), 70e-6);
+  EXPECT_DOUBLE_EQ(seconds(1 << 10), 10e-6 + 1024 / 100e9);
+  EXPECT_DOUBLE_EQ(Network(mesh, machine).seconds(0, 1, 4096), 40e-6)
+      << "eight ranks of a node send at once";
+  mesh.set_ranks_per_node(16);
+  EXPECT_DOUBLE_EQ(Network(mesh, machine).seconds(0, 1, 4096), 30e-6);
+  set_field(machine, "machine.nic_gb_per_s", "10");
+  EXPECT_EQ(machine.comm_times, "none") << "measured on other NICs";
+  EXPECT_NE(seconds(1 << 20), 70e-6);
 }
 
 TEST(Measured, TimesOfOperationsAreFoundByShape) {
