@@ -159,16 +159,6 @@ BlockBytes bytes_of(const Program& program) {
   return bytes;
 }
 
-double copies_s(const StepShape& shape, const Machine& machine, const Stack& stack) {
-  const Plan plan = small_plan(shape, false);
-  const auto cost = make_roofline_cost(plan, machine, stack);
-  std::int64_t ns = 0;
-  for (const Instruction& i : plan.programs[0].instructions) {
-    if (std::holds_alternative<Copy>(i.action)) ns += cost->duration_ns(plan, 0, i);
-  }
-  return 1e-9 * static_cast<double>(ns) / kLayers;
-}
-
 }  // namespace
 
 PassSeconds& PassSeconds::operator+=(const PassSeconds& other) {
@@ -202,8 +192,19 @@ BlockForm block_form(const StepShape& shape, bool split, const MeshLinks& links,
   } else {
     form.bytes = bytes_of(plan.programs[0]);
   }
-  if (shape.options.offload_activations) form.layer_copies_s = copies_s(shape, machine, stack);
   return form;
+}
+
+double layer_copies_s(const StepShape& shape, const Machine& machine, const Stack& stack) {
+  StepShape leaves = shape;
+  leaves.options.offload_activations = true;
+  const Plan plan = small_plan(leaves, false);
+  const auto cost = make_roofline_cost(plan, machine, stack);
+  std::int64_t ns = 0;
+  for (const Instruction& i : plan.programs[0].instructions) {
+    if (std::holds_alternative<Copy>(i.action)) ns += cost->duration_ns(plan, 0, i);
+  }
+  return 1e-9 * static_cast<double>(ns) / kLayers;
 }
 
 }  // namespace mb

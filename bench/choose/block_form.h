@@ -31,14 +31,16 @@ struct BlockForm {
   // What computation and the exchanges of tensor, context and expert ranks take together, the
   // layer's in the middle of others; the host's launches where they take longer.
   PassSeconds embedding, layer, head;
-  double layer_copies_s = 0;  // to the second memory space and back, of a micro-batch
   BlockBytes bytes;
 };
 
 // Data ranks and the pipeline have no part in it; the links are those of the whole mesh. `split`:
 // the schedule has halves of backwards. Offloaded activations leave computation as it is, and what
-// is kept as it is before it leaves.
+// is kept as it is before it leaves; layer_copies_s() says how long they travel.
 BlockForm block_form(const StepShape& shape, bool split, const MeshLinks& links,
                      const Machine& machine, const Stack& stack);
+
+// To the second memory space and back, of a micro-batch.
+double layer_copies_s(const StepShape& shape, const Machine& machine, const Stack& stack);
 
 }  // namespace mb

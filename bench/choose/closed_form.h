@@ -37,6 +37,8 @@ struct EstimateError {
 };
 EstimateError error_of(const Mesh& mesh, const StepOptions& options, const Stack& stack);
 
+class StepParts;  // step_parts.h
+
 // Not for several threads at once.
 class ClosedForm {
  public:
@@ -48,8 +50,7 @@ class ClosedForm {
   double walked_s(const Mesh& mesh, const StepOptions& options);
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<StepParts> parts_;
 };
 
 }  // namespace mb

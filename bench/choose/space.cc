@@ -50,7 +50,7 @@ std::vector<double> links_of(const Mesh& mesh, const Machine& machine) {
       add(CollectiveKind::all_gather, owners);
     }
     if (mesh.size(Axis::pp) == 1) continue;
-    const MeshLinks::Hops& hops = links.hops(bytes);
+    const MeshLinks::Hops hops = links.hops(bytes, 1);
     seconds.insert(seconds.end(), hops.next.begin(), hops.next.end());
     seconds.insert(seconds.end(), hops.before.begin(), hops.before.end());
   }
