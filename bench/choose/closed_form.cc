@@ -2,6 +2,7 @@
 
 #include "bench/choose/step_form.h"
 #include "bench/choose/step_parts.h"
+#include "parallel/strategy/layout.h"
 
 namespace mb {
 
@@ -14,6 +15,9 @@ EstimateError error_of(const Mesh& mesh, const StepOptions& options, const Stack
   if (ranks > 1 && m <= ranks) error.form += 0.16, error.walk += 0.07;
   if (stack.host_us > 0) add(0.06);
   if (options.zero >= 2) add(unsettled ? 0.33 : 0.13);
+  if (options.zero >= 2 && splits_backward(options)) error.walk += 0.10;
+  if (mesh.size(Axis::cp) > 1) add(0.03);
+  if (options.schedule == "dualpipe-v") add(0.05);
   if (options.offload_activations) add(0.10), error.memory += 0.30;
   if (options.offload_optimizer) add(0.15);
   if (options.zero == 3) error.memory += options.offload_optimizer ? 0.14 : 0.06;
@@ -23,7 +27,12 @@ EstimateError error_of(const Mesh& mesh, const StepOptions& options, const Stack
 }
 
 ClosedForm::ClosedForm(const ModelConfig& model, const Machine& machine, const Stack& stack)
-    : parts_(std::make_unique<StepParts>(model, machine, stack)) {}
+    : shared_(std::make_shared<SharedParts>()),
+      parts_(std::make_unique<StepParts>(model, machine, stack, shared_)) {}
+ClosedForm::ClosedForm(const ClosedForm& other)
+    : shared_(other.shared_),
+      parts_(std::make_unique<StepParts>(other.parts_->model(), other.parts_->machine(),
+                                         other.parts_->stack(), shared_)) {}
 ClosedForm::~ClosedForm() = default;
 
 Estimate ClosedForm::estimate(const Mesh& mesh, const StepOptions& options) {

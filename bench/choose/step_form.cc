@@ -131,8 +131,10 @@ double StepForm::start_s(int rank, double forward) const {
 // From the end of a rank's last slot to the end of its sums of gradients.
 double StepForm::exposed_s(int rank, const PassSeconds& own) const {
   const RankData& d = *data_[rank];
-  if (options_.zero >= 2) return d.last_reduce_s + d.end_sums_s;
-  if (!options_.overlap.reduce) return d.reduce_s + d.end_sums_s;
+  // With ZeRO-2 and 3 the backward holds the sums that it waits for.
+  const double held = options_.zero >= 2 ? d.reduce_s - d.last_reduce_s : 0;
+  const double sums = d.reduce_s - held + d.replicas_s;
+  if (!options_.overlap.reduce) return sums + d.end_sums_s;
   const RankLayout& layout = pipeline_.ranks[rank];
   const double share = 1.0 * (layout.all - 1) / std::max(1, layout.all);
   // Halves of the last chunk's backward follow each other, those of others have time.
@@ -140,7 +142,8 @@ double StepForm::exposed_s(int rank, const PassSeconds& own) const {
   const double window =
       share *
       (pipeline_.split ? own.weight_grad + own.input_grad * (chunks - 1) / chunks : own.backward);
-  return std::max(d.last_reduce_s, d.reduce_s - window) + d.end_sums_s;
+  return std::max(d.last_reduce_s + d.last_replicas_s, sums - std::max(0.0, window - held)) +
+         d.end_sums_s;
 }
 
 double StepForm::update_s(int rank) const {

@@ -41,6 +41,9 @@ int number_of(const std::string& schedule) {
 
 void StepParts::set_mesh(const Mesh& mesh) {
   if (mesh_ && *mesh_ == mesh) return;
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::ep}) {
+    if (mesh_ && mesh_->size(axis) != mesh.size(axis)) block_plans_.clear();
+  }
   mesh_ = mesh;
   links_ = std::make_unique<MeshLinks>(*mesh_, machine_);
   pipelines_here_.clear();
@@ -83,20 +86,28 @@ const BlockForm& StepParts::block(const StepOptions& o, bool split) {
       key[at++] = part;
     key[at++] = spread.crosses_leaves;
   }
-  auto found = blocks_.find(key);
-  if (found == blocks_.end())
-    found = blocks_.emplace(key, block_form({model_, *mesh_, o}, split, *links_, machine_, stack_))
-                .first;
-  return *(here = &found->second);
+  here = &shared(&SharedParts::blocks, key, [&] {
+    std::unique_ptr<BlockPlan>& plan = block_plans_[choice];
+    if (!plan)
+      plan = std::make_unique<BlockPlan>(StepShape{model_, *mesh_, o}, split, machine_, stack_);
+    return plan->on(*links_);
+  });
+  return *here;
 }
 
 double StepParts::layer_copies_s(const StepOptions& o) {
-  const auto [known, is_new] = copies_.try_emplace(
-      {o.micro_batch, o.sequence_parallel, static_cast<int>(o.context),
-       static_cast<int>(o.recompute), o.tensor_chunks, mesh_->size(Axis::tp), mesh_->size(Axis::cp),
-       mesh_->size(Axis::ep), static_cast<int>(o.dtype)});
-  if (is_new) known->second = mb::layer_copies_s({model_, *mesh_, o}, machine_, stack_);
-  return known->second;
+  const std::array<std::int64_t, 9> key{o.micro_batch,
+                                        o.sequence_parallel,
+                                        static_cast<int>(o.context),
+                                        static_cast<int>(o.recompute),
+                                        o.tensor_chunks,
+                                        mesh_->size(Axis::tp),
+                                        mesh_->size(Axis::cp),
+                                        mesh_->size(Axis::ep),
+                                        static_cast<int>(o.dtype)};
+  return shared(&SharedParts::copies, key, [&] {
+    return mb::layer_copies_s({model_, *mesh_, o}, machine_, stack_);
+  });
 }
 
 const std::vector<const RankData*>& StepParts::data(const StepOptions& o, const Pipeline& p) {
@@ -122,11 +133,9 @@ const std::vector<const RankData*>& StepParts::data(const StepOptions& o, const 
       key.insert(key.end(), {spread.ranks, spread.nodes, spread.on_a_node, spread.groups_on_a_node,
                              spread.crosses_leaves});
     }
-    auto found = data_.find(key);
-    if (found == data_.end())
-      found =
-          data_.emplace(key, rank_data({model_, *mesh_, o}, rank, *links_, machine_, stack_)).first;
-    here.push_back(&found->second);
+    here.push_back(&shared(&SharedParts::data, key, [&] {
+      return rank_data({model_, *mesh_, o}, rank, *links_, machine_, stack_);
+    }));
   }
   return here;
 }
