@@ -23,9 +23,9 @@ double since(Clock::time_point start) {
 constexpr std::size_t kBatch = 16;
 
 struct OfMesh {
-  std::vector<Scored> fitting, slower_in_chunks;
+  std::vector<Scored> fitting;
   std::optional<Scored> smallest;
-  std::int64_t cases = 0, too_large = 0;
+  std::int64_t cases = 0, too_large = 0, slower_in_chunks = 0;
   std::map<std::string, Rejected> rejected;
 };
 
@@ -35,6 +35,14 @@ struct OfMesh {
 constexpr double kSlowerInChunks = 0.01;
 // Estimates of memory may be too small by this.
 constexpr double kSurelyFits = 0.8;
+
+Scored score(const Space& space, const Candidate& candidate, const StepOptions& options,
+             ClosedForm& form) {
+  const Mesh& mesh = space.meshes()[candidate.mesh];
+  const Estimate e = form.estimate(mesh, options);
+  const EstimateError error = error_of(mesh, options, space.question().stack);
+  return {candidate, e.step_s, e.memory_bytes, e.step_s / (1 + error.form)};
+}
 
 OfMesh score_mesh(const Space& space, int mesh, ClosedForm& form) {
   const double limit = space.question().memory_bytes;
@@ -48,20 +56,21 @@ OfMesh score_mesh(const Space& space, int mesh, ClosedForm& form) {
   space.visit(
       mesh,
       [&](const Candidate& candidate, const StepOptions& options) {
-        const Estimate e = form.estimate(space.meshes()[mesh], options);
+        const Scored one = score(space, candidate, options, form);
         const EstimateError error = error_of(space.meshes()[mesh], options, space.question().stack);
-        const Scored one{candidate, e.step_s, e.memory_bytes, e.step_s / (1 + error.form)};
         ++scored.cases;
         // Cases that differ in them alone follow each other, fewest first.
         Candidate alike = candidate;
         alike.tensor_chunks = whole.candidate.tensor_chunks;
         if (scored.cases == 1 || !(alike == whole.candidate)) whole = one;
-        if (e.memory_bytes > limit * (1 + error.memory)) {
+        if (one.memory_bytes > limit * (1 + error.memory)) {
           ++scored.too_large;
+        } else if (is_slower_in_chunks(one)) {
+          ++scored.slower_in_chunks;
         } else {
-          (is_slower_in_chunks(one) ? scored.slower_in_chunks : scored.fitting).push_back(one);
+          scored.fitting.push_back(one);
         }
-        if (!scored.smallest || e.memory_bytes < scored.smallest->memory_bytes)
+        if (!scored.smallest || one.memory_bytes < scored.smallest->memory_bytes)
           scored.smallest = one;
       },
       [&](const Refusal& refusal) {
@@ -104,8 +113,7 @@ class Searcher {
 
   SearchResult run() {
     const auto start = Clock::now();
-    score();
-    result_.slower_in_chunks = static_cast<std::int64_t>(in_chunks_.size());
+    score_all();
     result_.forms_s = since(start);
     find_fastest();
     add_slower_in_chunks();
@@ -117,7 +125,7 @@ class Searcher {
   }
 
  private:
-  void score() {
+  void score_all() {
     std::vector<OfMesh> scored(space_.meshes().size());
     // Meshes whose blocks have the same shapes follow each other; a thread takes them together.
     std::vector<std::size_t> runs;
@@ -135,7 +143,7 @@ class Searcher {
     for (const OfMesh& of : scored) {
       result_.cases += of.cases;
       result_.too_large += of.too_large;
-      in_chunks_.insert(in_chunks_.end(), of.slower_in_chunks.begin(), of.slower_in_chunks.end());
+      result_.slower_in_chunks += of.slower_in_chunks;
       fitting_.insert(fitting_.end(), of.fitting.begin(), of.fitting.end());
       if (of.smallest && (!smallest_ || of.smallest->memory_bytes < smallest_->memory_bytes))
         smallest_ = of.smallest;
@@ -233,13 +241,14 @@ class Searcher {
   void add_slower_in_chunks() {
     const std::size_t begin = fitting_.size();
     const auto places = std::min<std::size_t>(limits_.best, result_.fastest.size());
-    for (const Scored& scored : in_chunks_) {
-      Candidate whole = scored.candidate;
-      whole.tensor_chunks = 1;
-      const bool behind = std::any_of(result_.fastest.begin(),
-                                      result_.fastest.begin() + static_cast<std::ptrdiff_t>(places),
-                                      [&](const Simulated& s) { return s.candidate == whole; });
-      if (behind && scored.least_s <= bound()) fitting_.push_back(scored);
+    for (std::size_t place = 0; place < places; ++place) {
+      for (const Candidate& c : space_.in_chunks(result_.fastest[place].candidate)) {
+        const auto is_known = [&](const Simulated& s) { return s.candidate == c; };
+        const Scored scored = score(space_, c, space_.options_of(c), *forms_[0]);
+        if (scored.least_s <= bound() &&
+            std::none_of(result_.fastest.begin(), result_.fastest.end(), is_known))
+          fitting_.push_back(scored);
+      }
     }
     simulate_fastest(walk_all(begin, fitting_.size()));
     fitting_.resize(begin);
@@ -304,8 +313,7 @@ class Searcher {
   const SearchLimits limits_;
   std::int64_t layers_ = 0;  // of micro-batches, in simulated cases
   std::vector<std::unique_ptr<ClosedForm>> forms_;
-  std::vector<Scored> fitting_;    // fastest first
-  std::vector<Scored> in_chunks_;  // slower than the same with whole matmuls
+  std::vector<Scored> fitting_;  // fastest first
   std::optional<Scored> smallest_;
   SearchResult result_;
 };

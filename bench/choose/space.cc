@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "bench/choose/axis_orders.h"
+#include "parallel/cost/spread.h"
 #include "parallel/strategy/step.h"
 #include "workloads/base/error.h"
 
@@ -149,11 +150,15 @@ void Space::add_meshes() {
   const auto add = [&](Mesh mesh) {
     mesh.set_ranks_per_node(q.machine.ranks_per_node);
     if (q.order) mesh.set_order(*q.order);
-    if (q.order || !refusal_of(mesh).empty()) {
-      meshes_.push_back(std::move(mesh));
-      return;
+    std::vector<Mesh> best;
+    if (q.order || !check_sizes(mesh).empty()) {
+      best = {mesh};
+    } else {
+      best = orders.best_of(mesh);
+      std::erase_if(best, [&](const Mesh& ordered) { return !refusal_of(ordered).empty(); });
+      if (best.empty()) best = {mesh};
     }
-    for (Mesh& ordered : orders.best_of(mesh)) meshes_.push_back(std::move(ordered));
+    for (Mesh& ordered : best) meshes_.push_back(std::move(ordered));
   };
   if (q.mesh) {
     add(*q.mesh);
@@ -165,8 +170,22 @@ void Space::add_meshes() {
   dominated_ = orders.dominated();
 }
 
-// Of the fewest demands: what breaks a rule here does so with all other choices.
+// Over as many nodes as without replicas, ZeRO's sums and gathers send more between them, for rdp
+// groups at once, and replicas come on top.
 std::string Space::refusal_of(const Mesh& mesh) const {
+  const Question& q = question_;
+  const bool searched = !q.mesh && !q.order && !q.rdp && mesh.size(Axis::rdp) > 1;
+  const auto nodes = [&](Group group) { return spread_of(mesh, group, q.machine).nodes; };
+  constexpr Group kAll{static_cast<std::uint8_t>(kDataOwners.axes | kReplicas.axes)};
+  if (searched && nodes(kDataOwners) == nodes(kAll))
+    return cat("rdp=", mesh.size(Axis::rdp), ": what ZeRO divides lies over ", nodes(kAll),
+               " nodes with replicas and without; rdp is searched where it makes them fewer, else "
+               "where rdp= is given");
+  return check_sizes(mesh);
+}
+
+// Of the fewest demands: what breaks a rule here does so with all other choices.
+std::string Space::check_sizes(const Mesh& mesh) const {
   const Question& q = question_;
   StepOptions options = q.options;
   options.zero = q.zero.value_or(mesh.size(Axis::rdp) > 1 ? 1 : 0);
@@ -342,6 +361,22 @@ StepOptions Space::options_of(const Candidate& c) const {
   options.offload_optimizer = c.offload_optimizer;
   options.offload_activations = c.offload_activations;
   return options;
+}
+
+std::vector<Candidate> Space::in_chunks(const Candidate& candidate) const {
+  const Mesh& mesh = meshes_[candidate.mesh];
+  std::vector<Candidate> all;
+  for (const int chunks : Choices(question_, mesh).tensor_chunks) {
+    if (chunks <= candidate.tensor_chunks) continue;
+    all.push_back(candidate);
+    all.back().tensor_chunks = static_cast<std::int8_t>(chunks);
+    try {
+      check_step(question_.model, mesh, options_of(all.back()));
+    } catch (const Error&) {
+      all.pop_back();
+    }
+  }
+  return all;
 }
 
 }  // namespace mb

@@ -84,11 +84,14 @@ class Space {
   void visit(int mesh, const Visitor& legal,
              const std::function<void(const Refusal&)>& refused) const;
   StepOptions options_of(const Candidate& candidate) const;
+  // Legal cases that differ from it in more tensor_chunks alone.
+  std::vector<Candidate> in_chunks(const Candidate& candidate) const;
 
  private:
   void add_meshes();
   // Why no case of a mesh is legal, where that is so.
   std::string refusal_of(const Mesh& mesh) const;
+  std::string check_sizes(const Mesh& mesh) const;  // in any order
   void add_orders();
 
   Question question_;

@@ -165,15 +165,20 @@ double StepForm::finish(EndOf&& end_of) const {
 
 double StepForm::formula_s() const {
   const int ranks = pipeline_.shape.ranks, m = options_.micro_batches;
-  PassSeconds sum;
-  double all = 0, most = 0, start = 0, exposed = 0;
+  PassSeconds sum, own;
+  double all = 0, most = 0, start = 0, exposed = 0, own_work = 0, own_exposed = 0;
   for (int r = 0; r < ranks; ++r) {
-    const PassSeconds own = rank(r);
+    // Most ranks between the ends are alike.
+    if (!pipeline_.ranks[r].as_before || data_[r] != data_[r - 1]) {
+      own = rank(r);
+      own_work = work_s(own);
+      own_exposed = exposed_s(r, own);
+    }
     sum += own;
-    all += work_s(own);
-    most = std::max(most, work_s(own));
+    all += own_work;
+    most = std::max(most, own_work);
     // Ranks behind the first have ended a backward earlier.
-    exposed = std::max(exposed, exposed_s(r, own) - (r == 0 ? 0 : own.backward));
+    exposed = std::max(exposed, own_exposed - (r == 0 ? 0 : own.backward));
     if (r == 0) start = start_s(r, own.forward);
   }
   double hops_s = 0;  // from the first rank to the last and back

@@ -23,6 +23,11 @@ Pipeline pipeline_of(const ModelConfig& model, const Mesh& mesh, const StepOptio
       if (stage == 0) layout.embedding = chunk;
       if (stage == stages - 1) layout.head = chunk;
     }
+    if (rank > 0) {
+      const RankLayout& before = pipeline.ranks.back();
+      layout.as_before = layout.layers == before.layers && layout.embedding == before.embedding &&
+                         layout.head == before.head;
+    }
     pipeline.ranks.push_back(std::move(layout));
   }
   return pipeline;

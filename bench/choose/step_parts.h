@@ -27,6 +27,7 @@ struct RankLayout {
   std::vector<int> layers;  // by chunk
   int all = 0;
   int embedding = -1, head = -1;  // the chunk that has it
+  bool as_before = false;         // as the rank before it
 };
 struct Pipeline {
   PipelineShape shape;
