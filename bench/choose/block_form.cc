@@ -18,23 +18,28 @@ constexpr int kLayers = 3;  // the one in the middle has neighbours on both side
 // The costs of a Plan, but for collectives, which take the links of a larger mesh.
 class LinkedCost final : public CostModel {
  public:
-  LinkedCost(const Plan& plan, const MeshLinks& links, const Machine& machine, const Stack& stack)
-      : own_(make_roofline_cost(plan, machine, stack)),
-        links_(links),
-        comm_share_(stack.comm_share) {}
+  LinkedCost(const CostModel& own, const MeshLinks& links, double comm_share)
+      : own_(own), links_(links), comm_share_(comm_share) {}
   std::int64_t duration_ns(const Plan& plan, int stage, const Instruction& i) const override {
     const auto* collective = std::get_if<Collective>(&i.action);
-    if (!collective || collective->group == kWorld) return own_->duration_ns(plan, stage, i);
+    if (!collective || collective->group == kWorld) return own_.duration_ns(plan, stage, i);
     const std::int64_t bytes = payload_bytes(plan.programs[stage], i);
     return std::llround(1e9 * links_.seconds(collective->kind, collective->group, bytes) /
                         comm_share_);
   }
-  bool has_host() const override { return own_->has_host(); }
-  bool host_waits_for_collectives() const override { return own_->host_waits_for_collectives(); }
-  std::int64_t launch_ns(const Instruction& i) const override { return own_->launch_ns(i); }
+  bool has_host() const override { return own_.has_host(); }
+  bool host_waits_for_collectives() const override { return own_.host_waits_for_collectives(); }
+  std::int64_t launch_ns(const Instruction& i) const override { return own_.launch_ns(i); }
+  std::int64_t gap_ns() const override { return own_.gap_ns(); }
+  std::int64_t handoff_ns() const override { return own_.handoff_ns(); }
+  bool has_interference() const override { return own_.has_interference(); }
+  double comm_slowed_by() const override { return own_.comm_slowed_by(); }
+  Interference interference(const Plan& plan, int stage, const Instruction& i) const override {
+    return own_.interference(plan, stage, i);
+  }
 
  private:
-  std::unique_ptr<CostModel> own_;
+  const CostModel& own_;
   const MeshLinks& links_;
   double comm_share_;
 };
@@ -159,16 +164,6 @@ BlockBytes bytes_of(const Program& program) {
   return bytes;
 }
 
-double copies_s(const StepShape& shape, const Machine& machine, const Stack& stack) {
-  const Plan plan = small_plan(shape, false);
-  const auto cost = make_roofline_cost(plan, machine, stack);
-  std::int64_t ns = 0;
-  for (const Instruction& i : plan.programs[0].instructions) {
-    if (std::holds_alternative<Copy>(i.action)) ns += cost->duration_ns(plan, 0, i);
-  }
-  return 1e-9 * static_cast<double>(ns) / kLayers;
-}
-
 }  // namespace
 
 PassSeconds& PassSeconds::operator+=(const PassSeconds& other) {
@@ -184,26 +179,48 @@ PassSeconds operator*(double times, const PassSeconds& one) {
           times * one.weight_grad};
 }
 
-BlockForm block_form(const StepShape& shape, bool split, const MeshLinks& links,
-                     const Machine& machine, const Stack& stack) {
-  BlockForm form;
+struct BlockPlan::Passes {
+  Plan plan;
+  std::unique_ptr<CostModel> cost;
+  BlockBytes bytes;
+  Passes(const StepShape& shape, bool split, const Machine& machine, const Stack& stack)
+      : plan(small_plan(shape, split)),
+        cost(make_roofline_cost(plan, machine, stack)),
+        bytes(bytes_of(plan.programs[0])) {}
+};
+
+BlockPlan::BlockPlan(const StepShape& shape, bool split, const Machine& machine, const Stack& stack)
+    : comm_share_(stack.comm_share) {
   StepShape stays = shape;
   stays.options.offload_activations = false;
-  const Plan plan = small_plan(stays, false);
-  const auto spent = spend(plan, LinkedCost(plan, links, machine, stack));
+  whole_ = std::make_unique<Passes>(stays, false, machine, stack);
+  if (split) halves_ = std::make_unique<Passes>(stays, true, machine, stack);
+}
+BlockPlan::~BlockPlan() = default;
+
+BlockForm BlockPlan::on(const MeshLinks& links) const {
+  BlockForm form{.bytes = (halves_ ? halves_ : whole_)->bytes};
+  const auto spent = spend(whole_->plan, LinkedCost(*whole_->cost, links, comm_share_));
   take_seconds(spent[kForward], &PassSeconds::forward, form);
   take_seconds(spent[kInputGrad], &PassSeconds::backward, form);
-  if (split) {
-    const Plan halves = small_plan(stays, true);
-    const auto each = spend(halves, LinkedCost(halves, links, machine, stack));
+  if (halves_) {
+    const auto each = spend(halves_->plan, LinkedCost(*halves_->cost, links, comm_share_));
     take_seconds(each[kInputGrad], &PassSeconds::input_grad, form);
     take_seconds(each[kWeightGrad], &PassSeconds::weight_grad, form);
-    form.bytes = bytes_of(halves.programs[0]);
-  } else {
-    form.bytes = bytes_of(plan.programs[0]);
   }
-  if (shape.options.offload_activations) form.layer_copies_s = copies_s(shape, machine, stack);
   return form;
+}
+
+double layer_copies_s(const StepShape& shape, const Machine& machine, const Stack& stack) {
+  StepShape leaves = shape;
+  leaves.options.offload_activations = true;
+  const Plan plan = small_plan(leaves, false);
+  const auto cost = make_roofline_cost(plan, machine, stack);
+  std::int64_t ns = 0;
+  for (const Instruction& i : plan.programs[0].instructions) {
+    if (std::holds_alternative<Copy>(i.action)) ns += cost->duration_ns(plan, 0, i);
+  }
+  return 1e-9 * static_cast<double>(ns) / kLayers;
 }
 
 }  // namespace mb

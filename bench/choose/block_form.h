@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "bench/analysis/step_shape.h"
 #include "bench/choose/mesh_links.h"
@@ -31,14 +32,27 @@ struct BlockForm {
   // What computation and the exchanges of tensor, context and expert ranks take together, the
   // layer's in the middle of others; the host's launches where they take longer.
   PassSeconds embedding, layer, head;
-  double layer_copies_s = 0;  // to the second memory space and back, of a micro-batch
   BlockBytes bytes;
 };
 
-// Data ranks and the pipeline have no part in it; the links are those of the whole mesh. `split`:
-// the schedule has halves of backwards. Offloaded activations leave computation as it is, and what
-// is kept as it is before it leaves.
-BlockForm block_form(const StepShape& shape, bool split, const MeshLinks& links,
-                     const Machine& machine, const Stack& stack);
+// The blocks of one shape, on any links: what takes longest, their Plan, is made once. Data ranks
+// and the pipeline have no part in it. `split`: the schedule has halves of backwards. Offloaded
+// activations leave computation as it is, and what is kept as it is before it leaves;
+// layer_copies_s() says how long they travel.
+class BlockPlan {
+ public:
+  BlockPlan(const StepShape& shape, bool split, const Machine& machine, const Stack& stack);
+  ~BlockPlan();
+  // The links are those of the whole mesh.
+  BlockForm on(const MeshLinks& links) const;
+
+ private:
+  struct Passes;
+  std::unique_ptr<Passes> whole_, halves_;  // backwards; halves where they are parted
+  double comm_share_;
+};
+
+// To the second memory space and back, of a micro-batch.
+double layer_copies_s(const StepShape& shape, const Machine& machine, const Stack& stack);
 
 }  // namespace mb

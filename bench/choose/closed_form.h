@@ -37,10 +37,16 @@ struct EstimateError {
 };
 EstimateError error_of(const Mesh& mesh, const StepOptions& options, const Stack& stack);
 
+class StepParts;  // step_parts.h
+struct SharedParts;
+
 // Not for several threads at once.
 class ClosedForm {
  public:
   ClosedForm(const ModelConfig& model, const Machine& machine, const Stack& stack);
+  // Another for the same question, for a thread beside this one's: what either works out, both
+  // have.
+  ClosedForm(const ClosedForm& other);
   ~ClosedForm();
   // Of a case that check_step lets pass, all layers and micro-batches of it alike. Fastest where
   // calls that share a mesh follow each other.
@@ -48,8 +54,8 @@ class ClosedForm {
   double walked_s(const Mesh& mesh, const StepOptions& options);
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  std::shared_ptr<SharedParts> shared_;
+  std::unique_ptr<StepParts> parts_;
 };
 
 }  // namespace mb

@@ -146,7 +146,14 @@ std::vector<Rule> rules_of_thumb(const Space& space, const SearchResult& result)
       {cat("tensor ranks fill the node: tp=", node),
        [=](const Candidate&, const Mesh& m) { return m.size(Axis::tp) == node; }},
       {"data parallelism alone, with zero=3",
-       [](const Candidate& c, const Mesh& m) { return model_ranks(m) == 1 && c.zero == 3; }},
+       [](const Candidate& c, const Mesh& m) {
+         return model_ranks(m) == 1 && m.size(Axis::rdp) == 1 && c.zero == 3;
+       }},
+      {"zero=3 within nodes, replicas of them",
+       [=](const Candidate& c, const Mesh& m) {
+         return model_ranks(m) == 1 && m.size(Axis::dp) == node && m.size(Axis::rdp) > 1 &&
+                c.zero == 3;
+       }},
       {cat("the smallest model parallelism that fits with zero 0 or 1: ", least, " ranks"),
        [=](const Candidate& c, const Mesh& m) { return c.zero <= 1 && model_ranks(m) == least; }},
       {"pipeline and data parallelism alone",

@@ -12,14 +12,14 @@ double MeshLinks::seconds(CollectiveKind kind, Group group, std::int64_t bytes) 
   return group_seconds(kind, bytes, spread(group), machine_);
 }
 
-const MeshLinks::Hops& MeshLinks::hops(std::int64_t bytes) const {
-  const auto [known, is_new] = hops_.try_emplace(bytes);
+MeshLinks::Hops MeshLinks::hops(std::int64_t bytes, int parts) const {
+  Hops hops;
   const int ranks = mesh_.size(Axis::pp);
-  for (int rank = 0; is_new && rank < ranks; ++rank) {
-    known->second.next.push_back(network_.seconds(rank, (rank + 1) % ranks, bytes));
-    known->second.before.push_back(network_.seconds(rank, (rank + ranks - 1) % ranks, bytes));
+  for (int rank = 0; rank < ranks; ++rank) {
+    hops.next.push_back(network_.seconds(rank, (rank + 1) % ranks, bytes, parts));
+    hops.before.push_back(network_.seconds(rank, (rank + ranks - 1) % ranks, bytes, parts));
   }
-  return known->second;
+  return hops;
 }
 
 }  // namespace mb

@@ -19,18 +19,17 @@ class MeshLinks {
   const GroupSpread& spread(Group group) const;
   double seconds(CollectiveKind kind, Group group, std::int64_t bytes) const;
   // Messages from each pipeline rank to the next, and to the one before; those of the ends to each
-  // other.
+  // other. In so many parts (parts_of_message).
   struct Hops {
     std::vector<double> next, before;
   };
-  const Hops& hops(std::int64_t bytes) const;
+  Hops hops(std::int64_t bytes, int parts) const;
 
  private:
   const Mesh& mesh_;
   const Machine& machine_;
   const Network network_;
   mutable std::map<Group, GroupSpread> spreads_;
-  mutable std::map<std::int64_t, Hops> hops_;
 };
 
 }  // namespace mb

@@ -46,10 +46,10 @@ class Adder {
     const bool expert = is_expert(bucket);
     const Group owners = expert ? kExpertOwners : kDataOwners;
     const std::int64_t wire = bucket.elements * (options_.reduce_in_dtype ? size_ : main_);
-    double reduce = 0;
+    double reduce = 0, replicas = 0;
     if (divided) {
       reduce = collective(CollectiveKind::reduce_scatter, owners, wire);
-      data_.end_sums_s += collective(CollectiveKind::all_reduce, kReplicas, bucket.slice() * main_);
+      replicas = collective(CollectiveKind::all_reduce, kReplicas, bucket.slice() * main_);
     } else {
       const Group all{static_cast<std::uint8_t>(owners.axes | kReplicas.axes)};
       reduce = collective(CollectiveKind::all_reduce, all, wire);
@@ -60,10 +60,14 @@ class Adder {
       return blocks[block].kind == BlockKind::layer;
     });
     data_.reduce_s += reduce;
+    data_.replicas_s += replicas;
     data_.gather_s += gather;
     const bool first =
         std::find(bucket.blocks.begin(), bucket.blocks.end(), 0) != bucket.blocks.end();
-    if (first) data_.last_reduce_s += reduce, data_.first_gather_s += gather;
+    if (first) {
+      data_.last_reduce_s += reduce, data_.last_replicas_s += replicas;
+      data_.first_gather_s += gather;
+    }
     (layer ? data_.layer_gather_s : data_.ends_gather_s) += gather;
     (layer ? data_.layer_reduce_s : data_.ends_reduce_s) += reduce;
     if (slices) data_.add_s += op(Accumulate{bucket.slice(), true});

@@ -28,8 +28,8 @@ struct Simulated {
 };
 
 struct SearchLimits {
-  int exact = 1;   // so many of the fastest no other case beats, within the errors of estimates
-  int best = 10;   // so many of the fastest simulated ones are told
+  int best = 10;   // so many of the fastest are told: no other case beats one of them, within the
+                   // errors of estimates
   int front = 10;  // cases on the front of time and memory that are simulated beside them
   // What is left once so many cases are simulated, or so many layers of micro-batches in them
   // (20 s of a core), is counted.
@@ -49,7 +49,8 @@ struct SearchResult {
   std::int64_t left = 0;  // not simulated for limits, though they may be the fastest
   std::map<std::string, Rejected> rejected;  // by rule
   std::int64_t too_large = 0;                // by closed form, beyond its error; part of `cases`
-  std::vector<Simulated> fastest;            // that fit, fastest first
+  std::int64_t slower_in_chunks = 0;         // than with fewer tensor_chunks; part of `cases`
+  std::vector<Simulated> fastest;            // that fit, fastest first, SearchLimits::best of them
   std::vector<Simulated> front;              // no other simulated one is faster and smaller
   std::vector<Simulated> all;                // simulated ones that fit, fastest first
   std::vector<Scored> fitting;               // all that may fit by closed form, by least_s

@@ -26,13 +26,15 @@ struct Question {
 
   std::optional<Mesh> mesh;  // all sizes
   std::optional<std::string> order;
-  std::optional<int> tp, cp, ep, pp, dp;
+  std::optional<int> tp, cp, ep, pp, rdp, dp;
   std::optional<std::string> schedule;
   std::optional<int> chunks;
   std::optional<std::int64_t> micro_batch;
   std::optional<int> zero;
   std::optional<Recompute> recompute;
   std::optional<bool> sequence_parallel;
+  std::optional<int> tensor_chunks;
+  std::optional<ContextKind> context;
   std::optional<std::pair<bool, bool>> offload;  // optimizer, activations
 };
 
@@ -49,6 +51,8 @@ struct Candidate {
   std::int16_t order = 0;  // index into Space::orders
   std::int8_t zero = 0;
   Recompute recompute = Recompute::none;
+  std::int8_t tensor_chunks = 1;
+  ContextKind context = ContextKind::ring;
   bool sequence_parallel = false, offload_optimizer = false, offload_activations = false;
   bool operator==(const Candidate&) const = default;
 };
@@ -74,14 +78,20 @@ class Space {
   // Orders of axes that were left out for a better one.
   std::int64_t dominated_orders() const { return dominated_; }
 
-  // Cases of one mesh, in an order that is always the same.
-  void visit(int mesh, const std::function<void(const Candidate&)>& legal,
+  // Cases of one mesh, in an order that is always the same, each with its options_of(). Those that
+  // differ in tensor_chunks alone follow each other, fewest first.
+  using Visitor = std::function<void(const Candidate&, const StepOptions&)>;
+  void visit(int mesh, const Visitor& legal,
              const std::function<void(const Refusal&)>& refused) const;
   StepOptions options_of(const Candidate& candidate) const;
+  // Legal cases that differ from it in more tensor_chunks alone.
+  std::vector<Candidate> in_chunks(const Candidate& candidate) const;
 
  private:
   void add_meshes();
-  void add_orders_of_axes(const Mesh& mesh);
+  // Why no case of a mesh is legal, where that is so.
+  std::string refusal_of(const Mesh& mesh) const;
+  std::string check_sizes(const Mesh& mesh) const;  // in any order
   void add_orders();
 
   Question question_;

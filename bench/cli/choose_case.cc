@@ -10,11 +10,12 @@
 namespace mb {
 namespace {
 
-constexpr std::string_view kAxesGiven[] = {"tp", "cp", "ep", "pp", "dp"};
+constexpr std::string_view kAxesGiven[] = {"tp", "cp", "ep", "pp", "rdp", "dp"};
 // Keys whose values a search tries; given, they are fixed.
-constexpr std::string_view kSearched[] = {"mesh",        "order", "schedule",  "chunks",
-                                          "micro_batch", "zero",  "recompute", "sequence_parallel",
-                                          "offload"};
+constexpr std::string_view kSearched[] = {
+    "mesh",          "order",   "schedule",  "chunks",
+    "micro_batch",   "zero",    "recompute", "sequence_parallel",
+    "tensor_chunks", "context", "offload"};
 // Keys that say something of one mesh or one run alone.
 constexpr std::string_view kRefused[] = {"case",
                                          "nodes",
@@ -36,7 +37,7 @@ bool is_one_of(const Names& names, std::string_view key) {
 
 std::string choose_words_help() {
   return "  gpus=N: ranks of the mesh\n"
-         "  tp=N, cp=N, ep=N, pp=N, dp=N: fix the size of an axis\n";
+         "  tp=N, cp=N, ep=N, pp=N, rdp=N, dp=N: fix the size of an axis\n";
 }
 
 ChooseCase parse_choose(const std::vector<std::string>& words) {
@@ -96,7 +97,8 @@ ChooseCase parse_choose(const std::vector<std::string>& words) {
   const auto size = [&](const char* axis) {
     return sizes.contains(axis) ? std::optional(sizes[axis]) : std::nullopt;
   };
-  q.tp = size("tp"), q.cp = size("cp"), q.ep = size("ep"), q.pp = size("pp"), q.dp = size("dp");
+  q.tp = size("tp"), q.cp = size("cp"), q.ep = size("ep"), q.pp = size("pp");
+  q.rdp = size("rdp"), q.dp = size("dp");
   const StepOptions& o = read.options;
   if (given.contains("order")) q.order = read.mesh.order();
   if (given.contains("schedule")) q.schedule = o.schedule;
@@ -105,6 +107,8 @@ ChooseCase parse_choose(const std::vector<std::string>& words) {
   if (given.contains("zero")) q.zero = o.zero;
   if (given.contains("recompute")) q.recompute = o.recompute;
   if (given.contains("sequence_parallel")) q.sequence_parallel = o.sequence_parallel;
+  if (given.contains("tensor_chunks")) q.tensor_chunks = o.tensor_chunks;
+  if (given.contains("context")) q.context = o.context;
   if (given.contains("offload")) q.offload = std::pair(o.offload_optimizer, o.offload_activations);
   chosen.question = std::move(q);
   return chosen;

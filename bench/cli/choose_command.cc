@@ -39,10 +39,9 @@ void write_rejected(const Chosen& chosen, std::ostream& out) {
   for (int mesh = 0; mesh < static_cast<int>(space.meshes().size()); ++mesh) {
     space.visit(
         mesh,
-        [&](const Candidate& candidate) {
+        [&](const Candidate& candidate, const StepOptions& options) {
           const auto known = [&](const Simulated& s) { return s.candidate == candidate; };
           if (std::any_of(chosen.result.all.begin(), chosen.result.all.end(), known)) return;
-          const StepOptions options = space.options_of(candidate);
           const Estimate e = form.estimate(space.meshes()[mesh], options);
           const EstimateError error =
               error_of(space.meshes()[mesh], options, space.question().stack);
@@ -55,7 +54,7 @@ void write_rejected(const Chosen& chosen, std::ostream& out) {
         [&](const Refusal& refusal) {
           line(case_of(chosen.asked, refusal.shape.mesh, refusal.shape.options), refusal.rule,
                refusal.cases > 1 ? cat(refusal.reason, " (and ", refusal.cases - 1,
-                                       " other choices of zero, recompute and offload)")
+                                       " other choices that go with it)")
                                  : refusal.reason);
         });
   }
@@ -121,7 +120,7 @@ Verb choose_verb() {
           "  model=, machine=, global_batch=: as in a case ('meshbench run --help'); dtype= is "
           "bf16 where it is not given\n"
           "  Searched unless they are given: mesh (its axes), order, schedule, chunks, "
-          "micro_batch, zero, recompute, sequence_parallel, offload.\n"
+          "micro_batch, zero, recompute, sequence_parallel, tensor_chunks, context, offload.\n"
           "  Every other key of a case holds for all of them; machine.memory_gb= is what has to "
           "suffice.\n\nExamples:\n"
           "  meshbench choose model=gpt3-1.3b machine=a100x8 stack=megatron-2021 gpus=16 "

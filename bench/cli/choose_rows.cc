@@ -47,9 +47,13 @@ void add_best(const Chosen& chosen, Json& choice) {
                               {"intra_bytes", axis.intra_bytes},
                               {"inter_bytes", axis.inter_bytes}});
   const SearchResult& r = chosen.result;
-  choice["searched"] = {{"cases", r.cases},         {"walked", r.walked},
-                        {"simulated", r.simulated}, {"left", r.left},
-                        {"too_large", r.too_large}, {"closed_forms_s", r.forms_s},
+  choice["searched"] = {{"cases", r.cases},
+                        {"walked", r.walked},
+                        {"simulated", r.simulated},
+                        {"left", r.left},
+                        {"too_large", r.too_large},
+                        {"slower_in_chunks", r.slower_in_chunks},
+                        {"closed_forms_s", r.forms_s},
                         {"total_s", r.total_s}};
   for (const auto& [rule, rejected] : r.rejected)
     choice["searched"]["rejected"][rule] = rejected.cases;

@@ -38,11 +38,13 @@ std::string searched(const Chosen& chosen) {
   return fmt::format(
       "searched        {} cases of {} meshes by closed form in {}, {} of them walked slot by slot, "
       "{} simulated; {} in all\n"
-      "                {} need more than the {} of a device, {} other choices break a rule, {} "
-      "orders of axes are no better than another\n",
+      "                {} need more than the {} of a device, {} are slower than with fewer "
+      "tensor_chunks, {} other choices break a rule, {} orders of axes are no better than "
+      "another\n",
       count(r.cases), count(static_cast<std::int64_t>(chosen.space.meshes().size())),
       seconds(r.forms_s), count(r.walked), count(r.simulated), seconds(r.total_s),
       count(r.too_large), gigabytes(chosen.space.question().memory_bytes),
+      count(r.slower_in_chunks),
       [&] {
         std::int64_t sum = 0;
         for (const auto& [rule, rejected] : r.rejected) sum += rejected.cases;

@@ -32,11 +32,15 @@ Question question(int gpus) {
 void over_cases(benchmark::State& state, auto&& evaluate) {
   const Space space(question(1024));
   std::vector<Candidate> cases;
+  std::vector<StepOptions> options;
   for (int mesh = 0; mesh < static_cast<int>(space.meshes().size()); ++mesh)
     space.visit(
-        mesh, [&](const Candidate& c) { cases.push_back(c); }, [](const Refusal&) {});
-  std::vector<StepOptions> options;
-  for (const Candidate& c : cases) options.push_back(space.options_of(c));
+        mesh,
+        [&](const Candidate& c, const StepOptions& o) {
+          cases.push_back(c);
+          options.push_back(o);
+        },
+        [](const Refusal&) {});
   const Question& q = space.question();
   ClosedForm form(q.model, q.machine, q.stack);
   std::int64_t evaluations = 0;

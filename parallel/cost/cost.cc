@@ -42,7 +42,7 @@ class RooflineCost final : public CostModel {
         comm_share_(stack.comm_share),
         host_waits_(stack.host_waits),
         eager_(stack.eager),
-        parts_(stack.scatter_sends && !divides_rows(plan) ? plan.mesh.size(Axis::tp) : 1) {
+        parts_(parts_of_message(plan.mesh, stack, divides_rows(plan))) {
     const OpTimes measured = measured_ops(machine);
     for (const Op& op : plan.ops) {
       memory_bound_.push_back(is_memory_bound(op, machine, stack));
@@ -72,10 +72,7 @@ class RooflineCost final : public CostModel {
     const auto* send = std::get_if<Send>(&instruction.action);
     const int from = send ? stage : std::get<Recv>(instruction.action).from,
               to = send ? send->to : stage;
-    double seconds = network_.seconds(from, to, bytes / parts_);
-    if (parts_ > 1)
-      seconds += network_.seconds(CollectiveKind::all_gather, group_of(Axis::tp), bytes);
-    return to_ns(seconds / comm_share_);
+    return to_ns(network_.seconds(from, to, bytes, parts_) / comm_share_);
   }
 
   std::int64_t gap_ns() const override { return to_ns(1e-6 * machine_.gap_us); }
@@ -127,8 +124,8 @@ class RooflineCost final : public CostModel {
   Network network_;
   double comm_share_;
   bool host_waits_, eager_;
-  int parts_;                       // that tensor ranks send a message between stages in
-  std::vector<bool> memory_bound_;  // by Plan::ops
+  int parts_;                                    // of a message between stages
+  std::vector<bool> memory_bound_;               // by Plan::ops
   std::vector<std::int64_t> op_ns_, launch_ns_;  // by Plan::ops
   std::int64_t call_ns_;
 };

@@ -96,6 +96,10 @@ double group_seconds(CollectiveKind kind, Algorithm algorithm, std::int64_t byte
                             nic_share_gb_per_s(node, machine));
 }
 
+int parts_of_message(const Mesh& mesh, const Stack& stack, bool rows_divided) {
+  return stack.scatter_sends && !rows_divided ? mesh.size(Axis::tp) : 1;
+}
+
 Network::Network(const Mesh& mesh, const Machine& machine)
     : mesh_(mesh),
       machine_(machine),
@@ -123,7 +127,10 @@ double Network::seconds(CollectiveKind kind, Group group, std::int64_t bytes) co
   return known->second;
 }
 
-double Network::seconds(int from, int to, std::int64_t bytes) const {
+double Network::seconds(int from, int to, std::int64_t bytes, int parts) const {
+  if (parts > 1)
+    return seconds(from, to, bytes / parts, 1) +
+           seconds(CollectiveKind::all_gather, group_of(Axis::tp), bytes);
   const int leaving = leaving_[from * stages_ + to];
   const GroupSpread spread = message_spread(leaving);
   if (const auto time = measured(CollectiveKind::shift, spread, bytes)) return *time;

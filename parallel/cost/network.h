@@ -12,6 +12,7 @@
 #include "parallel/comm/collective.h"
 #include "parallel/cost/machine.h"
 #include "parallel/cost/spread.h"
+#include "parallel/cost/stack.h"
 #include "parallel/mesh/mesh.h"
 
 namespace mb {
@@ -33,12 +34,16 @@ double group_seconds(CollectiveKind kind, std::int64_t bytes, const GroupSpread&
 double group_seconds(CollectiveKind kind, Algorithm algorithm, std::int64_t bytes,
                      std::span<const int> nodes, const GroupSpread& spread, const Machine& machine);
 
+// In how many parts tensor ranks send a message between stages: one, or as many as there are of
+// them, who all hold what they send unless rows are divided, and then gather what they received.
+int parts_of_message(const Mesh& mesh, const Stack& stack, bool rows_divided);
+
 class Network {
  public:
   Network(const Mesh& mesh, const Machine& machine);
   double seconds(CollectiveKind kind, Group group, std::int64_t bytes) const;
-  // A message between stages `from` and `to`.
-  double seconds(int from, int to, std::int64_t bytes) const;
+  // A message between stages `from` and `to`, in so many parts (parts_of_message).
+  double seconds(int from, int to, std::int64_t bytes, int parts = 1) const;
 
   bool crosses_nodes(Group group) const { return spread_of(mesh_, group, machine_).nodes > 1; }
   bool crosses_nodes(int from, int to) const { return leaving_[from * stages_ + to] > 0; }

@@ -9,25 +9,21 @@
 namespace mb {
 
 std::uint32_t Interner::op(const Op& op) {
-  const std::string key = cat(op.kind.index(), ' ', name_of(op.dtype), ' ', to_text(op));
-  const auto found = op_index_.find(key);
-  if (found != op_index_.end() && ops_[found->second] == op) return found->second;
-  for (std::uint32_t i = 0; i < ops_.size(); ++i) {
-    if (ops_[i] == op) return i;  // texts that leave out a field
+  std::vector<std::uint32_t>& alike = of_kind_[op.kind.index()];
+  for (const std::uint32_t known : alike) {
+    if (ops_[known] == op) return known;
   }
-  op_index_.insert_or_assign(key, static_cast<std::uint32_t>(ops_.size()));
+  alike.push_back(static_cast<std::uint32_t>(ops_.size()));
   ops_.push_back(op);
-  return static_cast<std::uint32_t>(ops_.size() - 1);
+  return alike.back();
 }
 
 std::uint16_t Interner::name(std::string_view name) {
-  const auto [found, is_new] =
-      name_index_.try_emplace(std::string(name), static_cast<std::uint16_t>(names_.size()));
-  if (is_new) {
-    require(names_.size() < 65535, "a plan has at most 65,535 names of sites and tensors");
-    names_.emplace_back(name);
-  }
-  return found->second;
+  const auto known = name_index_.find(name);
+  if (known != name_index_.end()) return known->second;
+  require(names_.size() < 65535, "a plan has at most 65,535 names of sites and tensors");
+  names_.emplace_back(name);
+  return name_index_[names_.back()] = static_cast<std::uint16_t>(names_.size() - 1);
 }
 
 void ProgramBuilder::reserve(std::size_t instructions, std::size_t tensors) {

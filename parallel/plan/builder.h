@@ -4,11 +4,14 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "parallel/plan/plan.h"
@@ -27,8 +30,15 @@ class Interner {
  private:
   std::vector<Op> ops_;
   std::vector<std::string> names_;
-  std::unordered_map<std::string, std::uint16_t> name_index_;
-  std::unordered_map<std::string, std::uint32_t> op_index_;
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>()(text);
+    }
+  };
+  std::unordered_map<std::string, std::uint16_t, TextHash, std::equal_to<>> name_index_;
+  // By kind: a plan has few of each.
+  std::array<std::vector<std::uint32_t>, std::variant_size_v<OpKind>> of_kind_;
 };
 
 class ProgramBuilder {

@@ -49,13 +49,13 @@ void check_rounds(std::string_view name, const PipelineShape& shape) {
   const int p = shape.ranks, m = shape.micro_batches, group = shape.group_or_ranks();
   require(group >= p, "schedule=", name, ": rounds of group=", group, " micro-batches do not fill ",
           p, " ranks; use group=", p, " or more");
+  if (fills_ranks(p, m, group)) return;
   const std::string legal =
       cat("; use ", legal_micro_batches(p, m, group), " micro-batches", legal_group(p, m, group));
   require(m >= group, "schedule=", name, ": a round of group=", group,
           " wants as many micro-batches, not ", m, legal);
-  require(fills_ranks(p, m, group), "schedule=", name, ": ", m,
-          " micro-batches in rounds of group=", group, " leave a round of ", m % group,
-          ", which does not fill ", p, " ranks", legal);
+  require(false, "schedule=", name, ": ", m, " micro-batches in rounds of group=", group,
+          " leave a round of ", m % group, ", which does not fill ", p, " ranks", legal);
 }
 
 void check_two_a_rank(std::string_view name, const PipelineShape& shape) {

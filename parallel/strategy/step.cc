@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <numeric>
+#include <ostream>
 #include <thread>
 
 #include "parallel/strategy/layout.h"
@@ -14,14 +15,25 @@
 namespace mb {
 namespace {
 
-// Divisors of n, for messages: "1, 2, 4".
-std::string divisors(std::int64_t n) {
-  std::string text;
-  for (std::int64_t d = 1; d <= n && text.size() < 60; ++d) {
-    if (n % d == 0) text += cat(text.empty() ? "" : ", ", d);
+// Parts of messages, worked out where a rule is broken and the message is written: a step is
+// checked each time that it is planned.
+struct Divisors {  // "1, 2, 4"
+  std::int64_t n;
+};
+std::ostream& operator<<(std::ostream& out, Divisors of) {
+  int width = 0;
+  for (std::int64_t d = 1; d <= of.n && width < 60; ++d) {
+    if (of.n % d != 0) continue;
+    const std::string text = cat(width == 0 ? "" : ", ", d);
+    width += static_cast<int>(text.size());
+    out << text;
   }
-  return text;
+  return out;
 }
+struct TextOf {
+  const Mesh& mesh;
+};
+std::ostream& operator<<(std::ostream& out, TextOf of) { return out << of.mesh.to_text(); }
 
 Program build_program(Stage& stage, const std::vector<Slot>& slots,
                       const std::vector<Receive>& receives) {
@@ -48,18 +60,17 @@ Program build_program(Stage& stage, const std::vector<Slot>& slots,
 void check_tensor_ranks(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
   const int tp = mesh.size(Axis::tp);
   const auto divides = [&](std::int64_t what, const char* name) {
-    require(what % tp == 0, "mesh=", mesh.to_text(), ": tp=", tp, " does not divide model.", name,
-            "=", what, "; legal tp: ", divisors(what));
+    require(what % tp == 0, "mesh=", TextOf{mesh}, ": tp=", tp, " does not divide model.", name,
+            "=", what, "; legal tp: ", Divisors{what});
   };
   divides(model.heads, "heads");
   divides(model.ffn, "ffn");
-  require(model.kv_heads % tp == 0 || tp % model.kv_heads == 0, "mesh=", mesh.to_text(),
-          ": tp=", tp, " neither divides model.kv_heads=", model.kv_heads,
-          " nor is a multiple of them");
+  require(model.kv_heads % tp == 0 || tp % model.kv_heads == 0, "mesh=", TextOf{mesh}, ": tp=", tp,
+          " neither divides model.kv_heads=", model.kv_heads, " nor is a multiple of them");
   const std::int64_t rows = options.micro_batch * model.sequence / mesh.size(Axis::cp);
   require(!options.sequence_parallel || rows % tp == 0, "sequence_parallel=on: the ", rows,
           " tokens of a micro-batch on a rank do not divide by tp=", tp,
-          "; legal tp: ", divisors(rows));
+          "; legal tp: ", Divisors{rows});
 }
 
 void check_tensor_chunks(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
@@ -67,34 +78,34 @@ void check_tensor_chunks(const ModelConfig& model, const Mesh& mesh, const StepO
                             (options.sequence_parallel ? mesh.size(Axis::tp) : 1);
   require(options.tensor_chunks > 0 && rows % options.tensor_chunks == 0,
           "tensor_chunks=", options.tensor_chunks, " does not divide the ", rows,
-          " tokens of a micro-batch on a rank; legal: ", divisors(rows));
+          " tokens of a micro-batch on a rank; legal: ", Divisors{rows});
 }
 
 void check_context_ranks(const ModelConfig& model, const Mesh& mesh, const StepOptions& options) {
   const int cp = mesh.size(Axis::cp);
   if (cp == 1) return;
   const int parts = options.context == ContextKind::ring ? 2 * cp : cp;
-  require(model.sequence % parts == 0, "mesh=", mesh.to_text(), ": model.sequence=", model.sequence,
+  require(model.sequence % parts == 0, "mesh=", TextOf{mesh}, ": model.sequence=", model.sequence,
           " does not divide into ", parts,
           options.context == ContextKind::ring ? " parts, two for each context rank (zig-zag)"
                                                : " parts, one for each context rank",
-          "; legal cp: ", divisors(std::max<std::int64_t>(1, model.sequence / (parts / cp))));
+          "; legal cp: ", Divisors{std::max<std::int64_t>(1, model.sequence / (parts / cp))});
   if (options.context == ContextKind::ring) return;
   const std::int64_t heads = model.heads / mesh.size(Axis::tp),
                      kv_heads = local_kv_heads(model, mesh.size(Axis::tp));
-  require(heads % cp == 0 && kv_heads % cp == 0, "mesh=", mesh.to_text(),
+  require(heads % cp == 0 && kv_heads % cp == 0, "mesh=", TextOf{mesh},
           ": context=ulysses divides the ", heads, " heads and ", kv_heads,
           " key/value heads of a tensor rank over cp=", cp,
-          "; legal cp: ", divisors(std::gcd(heads, kv_heads)), ", or context=ring");
+          "; legal cp: ", Divisors{std::gcd(heads, kv_heads)}, ", or context=ring");
 }
 
 void check_expert_ranks(const ModelConfig& model, const Mesh& mesh) {
   const int ep = mesh.size(Axis::ep);
-  require(model.experts > 1 || ep == 1, "mesh=", mesh.to_text(), ": ep=", ep,
+  require(model.experts > 1 || ep == 1, "mesh=", TextOf{mesh}, ": ep=", ep,
           " divides experts, and model.experts=1 has none; use dp");
-  require(model.experts % ep == 0, "mesh=", mesh.to_text(), ": ep=", ep,
+  require(model.experts % ep == 0, "mesh=", TextOf{mesh}, ": ep=", ep,
           " does not divide model.experts=", model.experts,
-          "; legal ep: ", divisors(model.experts));
+          "; legal ep: ", Divisors{model.experts});
   require(
       model.capacity_factor == 0 || mesh.size(Axis::cp) == 1,
       "model.capacity_factor=", model.capacity_factor,
@@ -136,7 +147,7 @@ void check_step(const ModelConfig& model, const Mesh& mesh, const StepOptions& o
   check_context_ranks(model, mesh, options);
   check_expert_ranks(model, mesh);
   require(options.zero >= 0 && options.zero <= 3, "zero=", options.zero, ": give 0, 1, 2 or 3");
-  require(mesh.size(Axis::rdp) == 1 || options.zero > 0, "mesh=", mesh.to_text(),
+  require(mesh.size(Axis::rdp) == 1 || options.zero > 0, "mesh=", TextOf{mesh},
           ": rdp replicates what ZeRO divides over dp; give zero=1, 2 or 3, or dp alone");
   require(options.dropout >= 0 && options.dropout < 1, "dropout=", options.dropout,
           ": give a probability of at least 0 and below 1");

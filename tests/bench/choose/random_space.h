@@ -46,17 +46,24 @@ inline void narrow(Question& q, Draw& draw) {
   q.recompute = draw.of<Recompute>({Recompute::none, Recompute::full});
   q.sequence_parallel = draw.of<int>({0, 1}) == 1;
   q.offload = {{false, false}};
-  q.cp = 1;
   if (draw.of<int>({0, 1}) == 1) q.zero = draw.of<int>({0, 1, 2, 3});
   if (draw.of<int>({0, 1}) == 1)
     q.schedule = draw.of<std::string>({"1f1b", "zb-h1", "interleaved"});
+  // Of what multiplies cases, one is free.
+  enum { none, context, replicas, chunks };
+  const int free = draw.of<int>({none, context, replicas, chunks});
+  if (free != context) q.cp = draw.of<int>({1, 1, 1, 2});
+  if (free != context) q.context = draw.of<ContextKind>({ContextKind::ring, ContextKind::ulysses});
+  if (free != replicas || q.zero == 0) q.rdp = 1;
+  if (free != chunks) q.tensor_chunks = draw.of<int>({1, 1, 2, 4});
 }
 
 inline std::vector<Candidate> all_of(const Space& space) {
   std::vector<Candidate> all;
   for (int mesh = 0; mesh < static_cast<int>(space.meshes().size()); ++mesh)
     space.visit(
-        mesh, [&](const Candidate& c) { all.push_back(c); }, [](const Refusal&) {});
+        mesh, [&](const Candidate& c, const StepOptions&) { all.push_back(c); },
+        [](const Refusal&) {});
   return all;
 }
 

@@ -17,41 +17,48 @@ int spaces() {
   return text ? std::atoi(text) : 12;
 }
 
-TEST(Search, HoldsTheBestOfAnExhaustiveSearchAmongItsTen) {
+// Steps of all cases that fit, fastest first.
+std::vector<double> exhausted(const Space& space) {
+  std::vector<double> steps;
+  for (const Candidate& c : test::all_of(space)) {
+    const Simulated s = simulate_candidate(space, c);
+    if (s.fits) steps.push_back(s.prediction.step_s);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+TEST(Search, HasTheTenBestOfAnExhaustiveSearch) {
   test::Draw draw(11);
-  int lost = 0, nothing = 0;
+  int nothing = 0, places = 0, lost = 0;
   std::int64_t cases = 0, simulated = 0;
   for (int i = 0; i < spaces(); ++i) {
     Question question = test::random_question(draw);
     test::narrow(question, draw);
     const Space space(question);
     const SearchResult result = search(space, {.front = 0, .threads = 1});
-    std::optional<Simulated> best;
-    for (const Candidate& c : test::all_of(space)) {
-      const Simulated s = simulate_candidate(space, c);
-      if (s.fits && (!best || s.prediction.step_s < best->prediction.step_s)) best = s;
-    }
+    const std::vector<double> steps = exhausted(space);
     cases += result.cases;
     simulated += result.simulated;
-    if (!best) {
-      ++nothing;
-      EXPECT_TRUE(result.fastest.empty()) << i;
-      continue;
-    }
-    ASSERT_FALSE(result.fastest.empty()) << i;
+    nothing += steps.empty();
+    ASSERT_EQ(result.fastest.size(), std::min<std::size_t>(10, steps.size())) << i;
     // Equal steps are equally good.
-    const bool found = result.fastest.front().prediction.step_s <= best->prediction.step_s;
-    lost += !found;
-    EXPECT_TRUE(found) << "space " << i << ": " << result.fastest.front().prediction.step_s
-                       << " s found, " << best->prediction.step_s << " s there, on "
-                       << space.meshes()[best->candidate.mesh].to_text() << ' '
-                       << space.options_of(best->candidate).schedule;
+    for (std::size_t place = 0; place < result.fastest.size(); ++place) {
+      const Simulated& found = result.fastest[place];
+      ++places;
+      lost += found.prediction.step_s > steps[place];
+      EXPECT_EQ(found.prediction.step_s, steps[place])
+          << "space " << i << ", place " << place + 1 << ", where the search has "
+          << space.meshes()[found.candidate.mesh].to_text() << ' '
+          << space.options_of(found.candidate).schedule;
+    }
   }
   RecordProperty("cases", std::to_string(cases));
   RecordProperty("simulated", std::to_string(simulated));
-  std::printf("%lld cases, %lld of them simulated by the search, %d spaces without one that fits\n",
-              static_cast<long long>(cases), static_cast<long long>(simulated), nothing);
-  EXPECT_EQ(lost, 0);
+  std::printf(
+      "%lld cases, %lld of them simulated by the search, %d spaces without one that fits, "
+      "%d of %d places lost\n",
+      static_cast<long long>(cases), static_cast<long long>(simulated), nothing, lost, places);
 }
 
 // Threads share the work in any way; what comes out does not tell.
