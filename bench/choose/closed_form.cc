@@ -338,8 +338,8 @@ struct Step {
 
   double formula_s() const;
   double walked_s(const Order& slots) const;
-  double memory_bytes(const std::vector<std::vector<InFlight>>& in_flight,
-                      const Machine& machine) const;
+  double memory_bytes(const std::vector<std::vector<InFlight>>& in_flight, const Machine& machine,
+                      const Stack& stack) const;
 };
 
 // 1F1B: a micro-batch through all ranks, and a round of the slowest cycle for each other one. Ranks
@@ -416,7 +416,7 @@ double Step::walked_s(const Order& slots) const {
 }
 
 double Step::memory_bytes(const std::vector<std::vector<InFlight>>& in_flight,
-                          const Machine& machine) const {
+                          const Machine& machine, const Stack& stack) const {
   double most = 0;
   const BlockBytes& b = block.bytes;
   for (int r = 0; r < pipeline.shape.ranks; ++r) {
@@ -439,7 +439,7 @@ double Step::memory_bytes(const std::vector<std::vector<InFlight>>& in_flight,
                               std::max(activations, static_cast<double>(d.staged_bytes)));
   }
   constexpr double kSegment = 2 << 20;
-  return most + static_cast<double>(fragmentation_of(std::llround(most))) + kSegment +
+  return most + static_cast<double>(fragmentation_of(std::llround(most), stack)) + kSegment +
          static_cast<double>(library_bytes(mesh, machine)) + 1e9 * machine.context_gb;
 }
 
@@ -489,9 +489,9 @@ Step step_of(Parts& parts, const Mesh& mesh, const StepOptions& options) {
 Estimate ClosedForm::estimate(const Mesh& mesh, const StepOptions& options) {
   const Step step = step_of(*parts_, mesh, options);
   const int walked = rounds_of(mesh, options).walked;
-  return {
-      step.formula_s(),
-      step.memory_bytes(parts_->order(step.pipeline, options, walked).in_flight, parts_->machine)};
+  return {step.formula_s(),
+          step.memory_bytes(parts_->order(step.pipeline, options, walked).in_flight,
+                            parts_->machine, parts_->stack)};
 }
 
 double ClosedForm::walked_s(const Mesh& mesh, const StepOptions& options) {
