@@ -132,12 +132,11 @@ TEST(OpCost, AWaveOfWholeTilesTakesWhatItsFlopsTake) {
       << "to start and end them";
 }
 
-// 20 x 11 tiles of 128 x 128, which reach 0.85 of the rate, are three waves of 100 SMs; 10 x 11 of
-// 256 x 128 would be two, each twice as long.
+// 40 x 21 tiles of 64 x 64, which reach 0.7 of the rate, are nine waves of 100 SMs; 10 x 11 of
+// 256 x 128 would be two, each eight times as long.
 TEST(OpCost, ATileMoreThanAWaveIsAnother) {
   const Matmul more{.m = 10 * 256, .n = 10 * 128 + 1, .k = 1024};
-  EXPECT_DOUBLE_EQ(seconds_in_waves(more),
-                   3.0 * 100 * 2 * 128 * 128 * 1024 / 0.85 / (100e12 * 0.8));
+  EXPECT_DOUBLE_EQ(seconds_in_waves(more), 9.0 * 100 * 2 * 64 * 64 * 1024 / 0.7 / (100e12 * 0.8));
 }
 
 // 4 x 4 tiles of 64 x 64, each by four SMs: 64 of 100 SMs are at work, then four sums in fp32.
