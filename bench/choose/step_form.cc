@@ -255,8 +255,8 @@ double StepForm::memory_bytes() const {
                               std::max(activations, static_cast<double>(d.staged_bytes)));
   }
   constexpr double kSegment = 2 << 20;
-  return most + static_cast<double>(fragmentation_of(std::llround(most))) + kSegment +
-         static_cast<double>(library_bytes(parts_.mesh(), parts_.machine())) +
+  return most + static_cast<double>(fragmentation_of(std::llround(most), parts_.stack())) +
+         kSegment + static_cast<double>(library_bytes(parts_.mesh(), parts_.machine())) +
          1e9 * parts_.machine().context_gb;
 }
 

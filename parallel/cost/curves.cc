@@ -1,5 +1,6 @@
 #include "parallel/cost/curves.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "workloads/base/suggest.h"
@@ -32,6 +33,17 @@ void check_curve(const Curve& curve, std::string_view subject) {
   }
 }
 
+// Each rank more adds the latency that the last ones added, and the rest grows as what a ring
+// carries.
+static double seconds_beyond(const Curve* fewer, const Curve& most, int ranks, double bytes) {
+  const double latency = seconds_at(most, 0);
+  const double more =
+      fewer ? std::max(0.0, latency - seconds_at(*fewer, 0)) / (most.ranks - fewer->ranks) : 0;
+  return latency + more * (ranks - most.ranks) +
+         (seconds_at(most, bytes) - latency) * busbw_factor(most.kind, ranks) /
+             busbw_factor(most.kind, most.ranks);
+}
+
 const CurveSet& find_curves(std::string_view name) {
   return find_named(curve_sets(), name, cat("machine.curves=", name),
                     [](const CurveSet& s) { return s.name; });
@@ -40,17 +52,16 @@ const CurveSet& find_curves(std::string_view name) {
 std::optional<double> curve_seconds(const std::vector<Curve>& curves, CollectiveKind kind,
                                     int ranks, std::int64_t bytes) {
   if (kind == CollectiveKind::all_to_all_v) kind = CollectiveKind::all_to_all;
-  const Curve *below = nullptr, *above = nullptr;  // curves of a kind stand in order of ranks
+  const Curve *fewer = nullptr, *below = nullptr, *above = nullptr;  // in order of ranks
   for (const Curve& curve : curves) {
     if (curve.kind != kind || curve.nodes != 1) continue;
-    if (curve.ranks <= ranks) below = &curve;
+    if (curve.ranks <= ranks) fewer = below, below = &curve;
     if (curve.ranks >= ranks && !above) above = &curve;
   }
   const auto size = static_cast<double>(bytes);
   if (below == above) return below ? std::optional(seconds_at(*below, size)) : std::nullopt;
   if (!below) return seconds_at(*above, size);
-  if (!above)
-    return seconds_at(*below, size) * busbw_factor(kind, ranks) / busbw_factor(kind, below->ranks);
+  if (!above) return seconds_beyond(fewer, *below, ranks, size);
   const double share = 1.0 * (ranks - below->ranks) / (above->ranks - below->ranks);
   return seconds_at(*below, size) * (1 - share) + seconds_at(*above, size) * share;
 }

@@ -36,7 +36,8 @@ const std::vector<CurveSet>& curve_sets();  // curves_table.cc, which says where
 const CurveSet& find_curves(std::string_view name);  // throws Error naming those that are known
 
 // Of curves within a node: between measured numbers of ranks in proportion; beyond the largest, its
-// time by the ratio of what a ring carries. nullopt for kinds without a curve.
+// latency by what the last ranks added to it, its bytes by what a ring carries. nullopt for kinds
+// without a curve.
 std::optional<double> curve_seconds(const std::vector<Curve>& curves, CollectiveKind kind,
                                     int ranks, std::int64_t bytes);
 // Of a set by name; nullopt for "none" too.

@@ -5,6 +5,7 @@ namespace {
 
 // Sizes of attention over whole sequences, forward or backward.
 struct Scores {
+  double batch;                 // batch * heads
   double rows, head_dim, keys;  // batch * heads * sequence, ..., sequence
   double heads_of_kv;           // of keys and values, as a share of the queries'
   double size;                  // of an element
@@ -14,17 +15,22 @@ struct Scores {
 
 Scores scores_of(const auto& op, DType dtype) {
   const auto of = [](auto n) { return static_cast<double>(n); };
-  return {.rows = of(op.batch) * of(op.heads) * of(op.sequence),
+  return {.batch = of(op.batch) * of(op.heads),
+          .rows = of(op.batch) * of(op.heads) * of(op.sequence),
           .head_dim = of(op.head_dim),
           .keys = of(op.sequence),
           .heads_of_kv = of(op.kv_heads) / of(op.heads),
           .size = of(size_of(dtype))};
 }
 
-Kernel product_of(const Scores& s) {  // scores, or what they weigh, and the like of a gradient
-  return {Kernel::Unit::matmul, 2 * s.rows * s.keys * s.head_dim,
-          s.matrix() + s.vectors() * (1 + s.heads_of_kv)};
+Kernel product_of(const Scores& s, double n, double k) {
+  return {Kernel::Unit::matmul,
+          2 * s.rows * s.keys * s.head_dim,
+          s.matrix() + s.vectors() * (1 + s.heads_of_kv),
+          {s.batch, s.keys, n, k}};
 }
+Kernel scores_of(const Scores& s) { return product_of(s, s.keys, s.head_dim); }
+Kernel weighed_by(const Scores& s) { return product_of(s, s.head_dim, s.keys); }
 Kernel pass_over(double bytes) { return {Kernel::Unit::memory, 0, bytes}; }
 
 // Softmax with scale and mask. Megatron-LM's kernel takes four rows of batch * heads at a time;
@@ -43,20 +49,20 @@ void add_softmax(std::vector<Kernel>& kernels, const auto& op, const Scores& s, 
 // mask of a byte, product with the values, transposition of what comes out.
 std::vector<Kernel> unfused(const Attention& op, DType dtype) {
   const Scores s = scores_of(op, dtype);
-  std::vector<Kernel> kernels = {product_of(s)};
+  std::vector<Kernel> kernels = {scores_of(s)};
   add_softmax(kernels, op, s, 2);
   if (op.dropout.probability > 0) kernels.push_back(pass_over(s.matrix() * (2 + 1 / s.size)));
-  kernels.push_back(product_of(s));
+  kernels.push_back(weighed_by(s));
   kernels.push_back(pass_over(2 * s.vectors()));
   return kernels;
 }
 std::vector<Kernel> unfused(const AttentionGradient& op, DType dtype) {
   const Scores s = scores_of(op, dtype);
-  std::vector<Kernel> kernels = {pass_over(2 * s.vectors()), product_of(s), product_of(s)};
+  std::vector<Kernel> kernels = {pass_over(2 * s.vectors()), weighed_by(s), scores_of(s)};
   if (op.dropout.probability > 0) kernels.push_back(pass_over(s.matrix() * (2 + 1 / s.size)));
   add_softmax(kernels, op, s, 3);
-  kernels.push_back(product_of(s));
-  kernels.push_back(product_of(s));
+  kernels.push_back(weighed_by(s));
+  kernels.push_back(weighed_by(s));
   kernels.push_back(pass_over(2 * s.vectors() * (1 + 2 * s.heads_of_kv)));
   return kernels;
 }
@@ -84,7 +90,7 @@ std::vector<Kernel> eager(const Matmul& op, DType dtype) {
   if (!op.to_main) return {};
   const double size = static_cast<double>(size_of(dtype)), c = product(op.m, op.n);
   return {{Kernel::Unit::matmul, 2 * c * static_cast<double>(op.k),
-           size * (product(op.m, op.k) + product(op.k, op.n) + c)},
+           size * (product(op.m, op.k) + product(op.k, op.n) + c), product_of(op)},
           add_to_main(c, dtype)};
 }
 std::vector<Kernel> eager(const BiasGradient& op, DType dtype) {

@@ -22,6 +22,8 @@ const Fields<Machine>& fields() {
           {"fp8_tflops", [](M& m) -> double& { return m.fp8_tflops; }, from_zero},
           {"matmul_efficiency", [](M& m) -> double& { return m.matmul_efficiency; }, share},
           {"attention_efficiency", [](M& m) -> double& { return m.attention_efficiency; }, share},
+          {"wave_sms", [](M& m) -> int& { return m.wave_sms; }, from_zero},
+          {"tile_fill_k", [](M& m) -> double& { return m.tile_fill_k; }, from_zero},
           {"memory_gb_per_s", [](M& m) -> double& { return m.memory_gb_per_s; }},
           {"memory_efficiency", [](M& m) -> double& { return m.memory_efficiency; }, share},
           {"launch_us", [](M& m) -> double& { return m.launch_us; }, from_zero},
@@ -70,15 +72,15 @@ double Machine::peak_tflops(DType dtype) const {
 // and its 16-bit peak is that of fp16.
 //
 // matmul_efficiency of A100 and H100 is fitted on a fifth of 1,500 measured bf16 matmuls each
-// (aiconfigurator at 095f58a); with the round figures for memory and launches the rest is met to
-// 7.0 % and 5.0 % mean where all sides are 1,024 or more. Those of B200, B300 and their kin in
-// NVL72 are fitted together with stack megatron-bridge on the same rows. Other machines have round
-// figures. attention_efficiency: what FlashAttention-2 reaches on A100 (Dao, 2023: 0.5 to 0.73), 2
-// and 3 on H100 (Shah et al., 2024: 0.35 to 0.75); 0.7 on B200 and its kin was chosen looking at
-// its published steps. Latencies: NCCL's tuning constants per NVLink hop and net hop.
-// nic_efficiency: 92 % of the wire, what InfiniBand carries as data. Host: PCIe, one direction, and
-// a round latency. Context and library buffers: 1.3 to 1.6 GB together as nvidia-smi shows them
-// (BigScience's chronicles, 2022).
+// (aiconfigurator at 095f58a). wave_sms: the SMs, up to Ampere and on Ada; Hopper's kernels show no
+// waves in these measurements, and those of Blackwell were not measured. Those of B200, B300 and
+// their kin in NVL72 are fitted together with stack megatron-bridge on the same rows. Other
+// machines have round figures. attention_efficiency: what FlashAttention-2 reaches on A100 (Dao,
+// 2023: 0.5 to 0.73), 2 and 3 on H100 (Shah et al., 2024: 0.35 to 0.75); 0.7 on B200 and its kin
+// was chosen looking at its published steps. Latencies: NCCL's tuning constants per NVLink hop and
+// net hop. nic_efficiency: 92 % of the wire, what InfiniBand carries as data. Host: PCIe, one
+// direction, and a round latency. Context and library buffers: 1.3 to 1.6 GB together as nvidia-smi
+// shows them (BigScience's chronicles, 2022).
 const std::vector<Machine>& machines() {
   static const std::vector<Machine> table = {
       {.name = "cpu",
@@ -101,6 +103,8 @@ const std::vector<Machine>& machines() {
        .bf16_tflops = 125,
        .matmul_efficiency = 0.7,
        .attention_efficiency = 0.4,
+       .wave_sms = 80,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 900,
        .memory_efficiency = 0.85,
        .launch_us = 4.5,
@@ -117,8 +121,10 @@ const std::vector<Machine>& machines() {
        .fp32_tflops = 156,
        .fp64_tflops = 19.5,
        .bf16_tflops = 312,
-       .matmul_efficiency = 0.84,
+       .matmul_efficiency = 0.9,
        .attention_efficiency = 0.55,
+       .wave_sms = 108,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 2039,
        .memory_efficiency = 0.85,
        .launch_us = 4,
@@ -136,8 +142,10 @@ const std::vector<Machine>& machines() {
        .fp32_tflops = 156,
        .fp64_tflops = 19.5,
        .bf16_tflops = 312,
-       .matmul_efficiency = 0.84,
+       .matmul_efficiency = 0.9,
        .attention_efficiency = 0.55,
+       .wave_sms = 108,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 1555,
        .memory_efficiency = 0.85,
        .launch_us = 4,
@@ -155,8 +163,10 @@ const std::vector<Machine>& machines() {
        .fp32_tflops = 156,
        .fp64_tflops = 19.5,
        .bf16_tflops = 312,
-       .matmul_efficiency = 0.8,
+       .matmul_efficiency = 0.86,
        .attention_efficiency = 0.5,
+       .wave_sms = 108,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 1935,
        .memory_efficiency = 0.85,
        .launch_us = 4,
@@ -176,6 +186,7 @@ const std::vector<Machine>& machines() {
        .fp8_tflops = 1979,
        .matmul_efficiency = 0.78,
        .attention_efficiency = 0.5,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 3350,
        .memory_efficiency = 0.85,
        .launch_us = 3.2,
@@ -196,6 +207,7 @@ const std::vector<Machine>& machines() {
        .fp8_tflops = 1979,
        .matmul_efficiency = 0.7,
        .attention_efficiency = 0.5,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 2400,
        .memory_efficiency = 0.85,
        .launch_us = 3.2,
@@ -216,6 +228,7 @@ const std::vector<Machine>& machines() {
        .fp8_tflops = 1513,
        .matmul_efficiency = 0.75,
        .attention_efficiency = 0.5,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 2000,
        .memory_efficiency = 0.85,
        .launch_us = 3.2,
@@ -235,6 +248,7 @@ const std::vector<Machine>& machines() {
        .fp8_tflops = 1979,
        .matmul_efficiency = 0.78,
        .attention_efficiency = 0.5,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 4800,
        .memory_efficiency = 0.85,
        .launch_us = 3.2,
@@ -255,6 +269,7 @@ const std::vector<Machine>& machines() {
        .fp8_tflops = 1979,
        .matmul_efficiency = 0.78,
        .attention_efficiency = 0.5,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 4000,
        .memory_efficiency = 0.85,
        .launch_us = 3.2,
@@ -354,6 +369,8 @@ const std::vector<Machine>& machines() {
        .fp8_tflops = 733,
        .matmul_efficiency = 0.6,
        .attention_efficiency = 0.5,
+       .wave_sms = 142,
+       .tile_fill_k = 64,
        .memory_gb_per_s = 864,
        .memory_efficiency = 0.85,
        .launch_us = 4,
@@ -406,8 +423,8 @@ void set_field(Machine& machine, std::string_view field, std::string_view value)
                                "oversubscription"});
   if (links || (machine.curves == "measured" && nics)) machine.curves = "none";
   if (links || nics) machine.comm_times = "none";
-  if (is_one_of({"_tflops", "matmul_efficiency", "attention_efficiency", "memory_gb_per_s",
-                 "memory_efficiency", "launch_us"}))
+  if (is_one_of({"_tflops", "matmul_efficiency", "attention_efficiency", "wave_sms", "tile_fill_k",
+                 "memory_gb_per_s", "memory_efficiency", "launch_us"}))
     machine.op_times = "none";
 }
 

@@ -24,6 +24,10 @@ struct Machine {
          fp8_tflops = 0;              // dense datasheet peaks of one device
   double matmul_efficiency = 0.77;    // reached share of the peak
   double attention_efficiency = 0.5;  // the same of fused attention
+  // Matmuls' tiles (tiles.h): the SMs that take them in whole waves, 0 where none do, and the k
+  // that starting and ending a tile takes the time of.
+  int wave_sms = 0;
+  double tile_fill_k = 0;
   double memory_gb_per_s = 0;
   double memory_efficiency = 0.95;
   double launch_us = 0;  // added to every operation

@@ -13,8 +13,6 @@ namespace mb {
 namespace {
 
 constexpr std::int64_t kSegment = 2 << 20, kBlock = 512;
-// Most of what the caching allocator reserved beyond what was allocated in published steps.
-constexpr double kFragmentation = 0.24;
 // Buffers of an NCCL communicator, 342 to 392 MiB for 2 to 8 ranks (aiconfigurator at 095f58a).
 constexpr double kCommunicator = 0.37e9;
 // DeepSpeed's reduce_bucket_size and allgather_bucket_size, by default, in elements.
@@ -147,8 +145,8 @@ bool holds_more(const Stack& stack) {
 
 }  // namespace
 
-std::int64_t fragmentation_of(std::int64_t allocated) {
-  return std::llround(kFragmentation * static_cast<double>(allocated));
+std::int64_t fragmentation_of(std::int64_t allocated, const Stack& stack) {
+  return std::llround(stack.fragmentation * static_cast<double>(allocated));
 }
 
 std::int64_t library_bytes(const Mesh& mesh, const Machine& machine) {
@@ -173,7 +171,7 @@ StepMemory memory_of(const Plan& plan, const Machine& machine, const Stack& stac
     memory.rounding += kSegment - memory.planned % kSegment;
     if (memory.allocated() > most.allocated()) most = memory;
   }
-  most.fragmentation = fragmentation_of(most.allocated());
+  most.fragmentation = fragmentation_of(most.allocated(), stack);
   most.library = library_bytes(plan.mesh, machine);
   most.context = std::llround(machine.context_gb * 1e9);
   return most;

@@ -27,7 +27,7 @@ struct StepMemory {          // of the rank that has most
 StepMemory memory_of(const Plan& plan, const Machine& machine, const Stack& stack);
 
 // Part of the total besides tensors, for closed forms that know those: see StepMemory.
-std::int64_t fragmentation_of(std::int64_t allocated);
+std::int64_t fragmentation_of(std::int64_t allocated, const Stack& stack);
 std::int64_t library_bytes(const Mesh& mesh, const Machine& machine);
 
 }  // namespace mb

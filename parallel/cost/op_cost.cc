@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/cost/eager_kernels.h"
+#include "parallel/cost/tiles.h"
 
 namespace mb {
 namespace {
@@ -25,7 +26,7 @@ std::vector<Kernel> kernels_of(const Op& op, const Stack& stack) {
       std::holds_alternative<RingAttentionGradient>(op.kind))
     return {{Kernel::Unit::attention, kScoresAgain * work, bytes}};
   if (const auto* matmul = std::get_if<Matmul>(&op.kind)) {
-    std::vector<Kernel> kernels = {{Kernel::Unit::matmul, work, bytes}};
+    std::vector<Kernel> kernels = {{Kernel::Unit::matmul, work, bytes, product_of(*matmul)}};
     // What came out of the operation before is rounded to fp8, once as it lies and once transposed,
     // for the gradient of the weight, which finds both operands rounded. Weights are once a step.
     if (stack.fp8_matmul && size_of(op.dtype) == 2 && !matmul->to_main)
@@ -44,10 +45,14 @@ double kernel_seconds(const Kernel& kernel, DType dtype, const Machine& machine,
   const double peak = fp8 ? machine.fp8_tflops : machine.peak_tflops(dtype),
                share = attention ? machine.attention_efficiency * stack.attention_share
                                  : machine.matmul_efficiency;
-  const double compute = kernel.flops / (peak * 1e12 * share * stack.compute_share),
-               memory = kernel.bytes / (machine.memory_gb_per_s * 1e9 * machine.memory_efficiency *
-                                        stack.memory_share);
-  return machine.launch_us * 1e-6 + (kernel.flops > 0 ? std::max(compute, memory) : memory);
+  const double flops_per_s = peak * 1e12 * share * stack.compute_share,
+               bytes_per_s =
+                   machine.memory_gb_per_s * 1e9 * machine.memory_efficiency * stack.memory_share;
+  const double launch = machine.launch_us * 1e-6, memory = kernel.bytes / bytes_per_s;
+  if (kernel.flops <= 0) return launch + memory;
+  if (kernel.product.k <= 0) return launch + std::max(kernel.flops / flops_per_s, memory);
+  const TiledWork tiled = tiled_work(kernel.product, machine, flops_per_s, bytes_per_s);
+  return launch + std::max(tiled.flops / flops_per_s, memory) + tiled.bytes / bytes_per_s;
 }
 
 bool is_memory_bound(const Op& op, const Machine& machine, const Stack& stack) {

@@ -35,6 +35,9 @@ struct Stack {
   // BF16_Optimizer). And the buckets that gradients and parameters travel in.
   bool deepspeed_gradients = false;
   bool keeps_sent = false;  // what a stage has sent, until its gradient comes
+  // What the caching allocator reserves in pieces that nothing fits into, at most, as a share of
+  // what is allocated; a third of it is expected.
+  double fragmentation = 0.24;
   // Of the logits, in fp32, that the loss holds at once; where tensor ranks divide the vocabulary.
   double loss_copies = 0, divided_loss_copies = 0;
   // Of machine.attention_efficiency, which is that of today's kernels: those of 2022 reached 25 to

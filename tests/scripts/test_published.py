@@ -91,16 +91,47 @@ def test_straight_curves_are_met_by_half_their_sizes(tmp_path):
     assert kernels.markdown(tmp_path / "nothing") == ""
 
 
+def test_what_falls_with_the_size_is_smoothed():
+    smooth = kernels.rising([(1, 4.0), (2, 1.0), (4, 3.0), (8, 5.0)])
+    assert [size for size, _ in smooth] == [1, 2, 4, 8]
+    assert [time for _, time in smooth] == pytest.approx([2.0, 2.0, 3.0, 5.0])
+    assert kernels.rising([]) == []
+
+
+def test_more_ranks_add_latency_and_what_a_ring_carries(tmp_path):
+    with open(tmp_path / "nccl_curves.csv", "w") as file:
+        file.write("system,nccl,collective,n_gpus,bytes,time_us\n")
+        for n in (2, 4, 8):
+            for k in (0, 20, 22, 24):
+                file.write(f"x,2,all_reduce,{n},{1 << k},{3 + 2 * n + 2 * (n - 1) / n * ((1 << k) - 1) / 1e5}\n")
+    assert max(map(abs, kernels.more_ranks(tmp_path)["x"])) < 1e-12
+    assert "| x | 4 | 0.0 |" in kernels.markdown(tmp_path)
+
+
+def test_tiles_take_whole_waves_as_in_the_binary():
+    """The numbers that tests/parallel/cost/op_cost_test.cc holds tiles.cc to."""
+    import numpy as np
+
+    flops_per_s, bytes_per_s = 80e12, 500e9
+    whole, sums = kernels._compute_seconds(np.array([2560]), np.array([1280]), np.array([4096]), flops_per_s, bytes_per_s, 100, 0)
+    assert (whole[0], sums[0]) == (pytest.approx(2 * 2560 * 1280 * 4096 / flops_per_s), 0)
+    more, _ = kernels._compute_seconds(np.array([2560]), np.array([1281]), np.array([1024]), flops_per_s, bytes_per_s, 100, 0)
+    assert more[0] == pytest.approx(9 * 100 * 2 * 64 * 64 * 1024 / 0.7 / flops_per_s)
+    deep, sums = kernels._compute_seconds(np.array([256]), np.array([256]), np.array([1 << 20]), flops_per_s, bytes_per_s, 100, 0)
+    assert deep[0] == pytest.approx(100 * 2 * 64 * 64 * (1 << 18) / 0.7 / flops_per_s)
+    assert sums[0] == pytest.approx(4 * 4 * 256 * 256 / bytes_per_s)
+
+
 def test_matmuls_of_three_constants_are_found_again(tmp_path):
-    peak, rate = kernels.PEAKS["a100"]
-    with open(tmp_path / "gemm_a100.csv", "w") as file:
+    peak, rate, _, fill = kernels.PEAKS["h100"]
+    with open(tmp_path / "gemm_h100.csv", "w") as file:
         file.write("device,dtype,m,n,k,time_us\n")
         for m in (1024, 2048, 8192):
             for n in (1024, 4096, 16384):
                 for k in (1024, 2048, 3072, 8192, 12288, 16384):
-                    time = 5e-6 + max(2 * m * n * k / (0.7 * peak), 2 * (m * k + k * n + m * n) / (0.8 * rate))
-                    file.write(f"a100,bfloat16,{m},{n},{k},{1e6 * time}\n")
-    found = kernels.matmuls(tmp_path)["a100"]
+                    time = 5e-6 + max(2 * m * n * (k + fill) / (0.7 * peak), 2 * (m * k + k * n + m * n) / (0.8 * rate))
+                    file.write(f"h100,bfloat16,{m},{n},{k},{1e6 * time}\n")
+    found = kernels.matmuls(tmp_path)["h100"]
     assert found["large_pct"] < 1
     assert found["constants"][0] == pytest.approx(0.7, rel=0.02)
 

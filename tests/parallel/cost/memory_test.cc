@@ -27,6 +27,14 @@ std::int64_t gradient_bytes(const Plan& plan) {
   return memory_peak(plan.programs[0]).class_peak[static_cast<int>(MemoryClass::gradient)];
 }
 
+TEST(Memory, HoldsAThirdOfTheMostOfItsStacksFragmentation) {
+  const Plan plan = plan_step(find_model("gpt-1m"), Mesh::parse("1"), {});
+  const StepMemory memory = memory_under(plan, {.fragmentation = 0.3});
+  const auto allocated = static_cast<double>(memory.allocated());
+  EXPECT_NEAR(static_cast<double>(memory.fragmentation), 0.3 * allocated, 1);
+  EXPECT_NEAR(static_cast<double>(memory.reserved()), 1.1 * allocated, 1);
+}
+
 TEST(Memory, IsThePlansUnderAStackThatKeepsNothing) {
   StepOptions options{.micro_batches = 4, .dtype = DType::bf16};
   const Plan plan = plan_step(model_of({}), Mesh::parse("dp2.pp2"), options);

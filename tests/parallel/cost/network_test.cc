@@ -184,9 +184,13 @@ TEST(Curves, MeetWhatTheyWereFittedOn) {
 }
 
 TEST(Curves, LieBetweenMeasuredNumbersOfRanksAndGoOnBeyond) {
-  const auto at = [](int ranks) { return *curve_seconds("h100_sxm", kAllReduce, ranks, 1 << 26); };
+  const auto at = [](int ranks, std::int64_t bytes = 1 << 26) {
+    return *curve_seconds("h100_sxm", kAllReduce, ranks, bytes);
+  };
   EXPECT_NEAR(at(3), (at(2) + at(4)) / 2, 1e-12);
-  EXPECT_NEAR(at(16), at(8) * (30.0 / 16) / (14.0 / 8), 1e-9);
+  const double latency = at(8, 0), more = (at(8, 0) - at(4, 0)) / 4;
+  EXPECT_NEAR(at(16, 0), latency + 8 * more, 1e-12);
+  EXPECT_NEAR(at(16), at(16, 0) + (at(8) - latency) * (30.0 / 16) / (14.0 / 8), 1e-9);
 }
 
 TEST(Curves, OfNoneOrOfAKindThatWasNotMeasuredAreNone) {

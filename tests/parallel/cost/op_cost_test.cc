@@ -114,6 +114,39 @@ TEST(OpCost, EagerKernelsNeverMoveLess) {
   }
 }
 
+Machine in_waves() {
+  Machine machine = round_machine();
+  machine.wave_sms = 100;
+  return machine;
+}
+double seconds_in_waves(const Matmul& matmul, double fill_k = 0) {
+  Machine machine = in_waves();
+  machine.tile_fill_k = fill_k;
+  return op_seconds({matmul, DType::bf16}, machine, {});
+}
+
+TEST(OpCost, AWaveOfWholeTilesTakesWhatItsFlopsTake) {
+  const Matmul whole{.m = 10 * 256, .n = 10 * 128, .k = 4096};
+  EXPECT_DOUBLE_EQ(seconds_in_waves(whole), seconds(whole, {}));
+  EXPECT_DOUBLE_EQ(seconds_in_waves(whole, 4096), 2 * seconds(whole, {}))
+      << "to start and end them";
+}
+
+// 40 x 21 tiles of 64 x 64, which reach 0.7 of the rate, are nine waves of 100 SMs; 10 x 11 of
+// 256 x 128 would be two, each eight times as long.
+TEST(OpCost, ATileMoreThanAWaveIsAnother) {
+  const Matmul more{.m = 10 * 256, .n = 10 * 128 + 1, .k = 1024};
+  EXPECT_DOUBLE_EQ(seconds_in_waves(more), 9.0 * 100 * 2 * 64 * 64 * 1024 / 0.7 / (100e12 * 0.8));
+}
+
+// 4 x 4 tiles of 64 x 64, each by four SMs: 64 of 100 SMs are at work, then four sums in fp32.
+TEST(OpCost, FewTilesDivideTheSum) {
+  const Matmul deep{.m = 256, .n = 256, .k = 1 << 20};
+  EXPECT_DOUBLE_EQ(seconds_in_waves(deep),
+                   100 * 2 * 64 * 64 * (deep.k / 4.0) / 0.7 / (100e12 * 0.8) +
+                       4.0 * 4 * 256 * 256 / (1000e9 * 0.5));
+}
+
 TEST(OpCost, SharesSlowWhatTheyAreOf) {
   const Matmul matmul{8192, 8192, 8192};
   const Norm norm{.kind = NormKind::rms, .rows = 4096, .n = 4096, .epsilon = 1e-5f};
