@@ -67,13 +67,17 @@ std::map<LinkModel::Use, double> measure_uses(const Case& c, const std::set<Link
 }  // namespace
 
 std::optional<Machine> datasheet_of(std::string gpu) {
-  std::transform(gpu.begin(), gpu.end(), gpu.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(gpu.begin(), gpu.end(), gpu.begin(), [](unsigned char c) {
+    return c == ' ' ? '-' : static_cast<char>(std::tolower(c));
+  });
+  std::optional<Machine> found;
+  std::size_t longest = 0;  // "gh200" has "h200" in it, "h100-pcie" "h100"
   for (const Machine& machine : machines()) {
     const std::string model = machine.name.substr(0, machine.name.find('x'));
-    if (model != "cpu" && gpu.find(model) != std::string::npos) return machine;
+    if (model == "cpu" || gpu.find(model) == std::string::npos || model.size() <= longest) continue;
+    found = machine, longest = model.size();
   }
-  return std::nullopt;
+  return found;
 }
 
 std::vector<std::string> large_collective(const std::string& mesh, const std::string& mode) {
@@ -87,12 +91,14 @@ std::vector<std::string> large_collective(const std::string& mesh, const std::st
 }
 
 LinkModel gpu_links(const Case& c, const Plan& plan) {
-  LinkModel links{.algorithm = std::nullopt};
   if (!on_nccl(c.mode)) {
-    links.reason = links.no_measured =
+    const std::string reason =
         "ranks communicate through memory of the host, whose rate a run does not measure";
-    return links;
+    return {.algorithm = on_mpi(c.mode) ? Algorithm::direct : Algorithm::own,
+            .reason = reason,
+            .no_measured = reason};
   }
+  LinkModel links{.algorithm = std::nullopt};  // the library's choice
   const std::string gpu = gpu_name();
   if (const std::optional<Machine> machine = datasheet_of(gpu)) {
     links.links = LinkShape{.intra = machine->intra, .inter = machine->inter};

@@ -13,7 +13,8 @@
 
 namespace mb {
 
-// The machine whose name begins with that GPU's: "h100x8" of "NVIDIA H100 80GB HBM3".
+// The machine that has such GPUs: "h100x8" of "NVIDIA H100 80GB HBM3", by the longest name that is
+// in theirs.
 std::optional<Machine> datasheet_of(std::string gpu);
 
 // Words of `meshbench coll` for an operation that is large enough to be bound by links alone. Where

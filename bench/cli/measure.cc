@@ -98,13 +98,13 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   if (on_mpi(c.mode))
     result.results.links = {.algorithm = Algorithm::direct,
                             .reason = "what the links between processes carry is not known"};
-  if (on_cuda(c.mode)) result.results.links = gpu_links(c, result.plan);
   if (on_cuda(c.mode) && why_no_speed()) result.results.no_speed = why_no_speed();
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;
   try {
     if (c.profile == Profile::cupti) check_cupti();
     const DeviceMaker make_device = devices_of(c.mode, c.mesh, cuda_options(c));
+    if (on_cuda(c.mode)) result.results.links = gpu_links(c, result.plan);
     CaseWorld world(c);
     Processes processes(*world, "measure");
     const auto executor = make_live_executor(result.plan,

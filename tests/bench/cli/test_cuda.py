@@ -213,8 +213,12 @@ def test_a_simulated_device_too_small_is_told_and_predicted_all_the_same(tmp_pat
     ("-1", "there is no NVIDIA driver; install one for CUDA "),
 ])
 def test_no_device_and_no_driver_are_told_apart(devices, says):
-    done = run("run", *SMALL, "mode=cuda+threads", EMULATED_DEVICES=devices)
-    assert done.returncode == 3 and says in message_of(done)
+    for words in (["run", *SMALL, "mode=cuda+threads"], ["coll", "mode=cuda+threads", "size=1K"],
+                  ["run", *SMALL, "mode=nccl+threads", "mesh=dp2"], ["coll", "mode=nccl+threads", "size=1K"]):
+        done = run(*words, EMULATED_DEVICES=devices)
+        if "this build has no NCCL" in done.stderr:
+            pytest.skip("no nccl.h here")
+        assert done.returncode == 3 and says in message_of(done), words
 
 
 def test_ranks_with_gpus_of_their_own_communicate_by_nccl(tmp_path):
