@@ -17,10 +17,10 @@ namespace {
 
 // Axis, kind, site family, bytes, group size. A send or receive has the kind after the last one.
 using Key = std::tuple<int, int, std::uint16_t, std::int64_t, int>;
-constexpr int kSendRecv = kCollectiveKinds;
 
 struct Samples {
   std::vector<int> nodes;  // of the group or pair that is spread most
+  Group group;             // of the first
   double count = 0;        // operations, over all ranks
   double seen = 0;         // operations, over lanes: each has one participant that did not wait
   std::vector<double> wait_ns, transfer_ns;
@@ -116,8 +116,10 @@ double ceiling_of(int kind, const std::vector<int>& nodes, Algorithm algorithm,
 }
 
 // What the profile's bytes pass, and what its links could do.
-void add_links(CollectiveProfile& out, int kind, const std::vector<int>& nodes,
-               const LinkModel& model) {
+void add_links(CollectiveProfile& out, int kind, const Samples& samples, const LinkModel& model) {
+  const std::vector<int>& nodes = samples.nodes;
+  if (const auto found = model.measured.find({kind, samples.group}); found != model.measured.end())
+    out.measured_bytes_per_s = found->second;
   out.link = link_class(nodes);
   out.steps = 1, out.link_bytes = static_cast<double>(out.bytes);
   if (kind != kSendRecv) {
@@ -135,7 +137,8 @@ void add_links(CollectiveProfile& out, int kind, const std::vector<int>& nodes,
   } else if (!model.links) {
     out.no_ceiling = model.reason;
   } else {
-    out.ceiling_bytes_per_s = ceiling_of(kind, nodes, model.algorithm, *model.links);
+    out.ceiling_bytes_per_s =
+        ceiling_of(kind, nodes, model.algorithm.value_or(Algorithm::ring), *model.links);
   }
 }
 
@@ -164,6 +167,11 @@ CollectiveProfile summarize(const Key& key, Samples& samples, const CommAxes& ax
 std::optional<double> CollectiveProfile::ceiling_fraction() const {
   if (!busbw_bytes_per_s || !ceiling_bytes_per_s) return std::nullopt;
   return *busbw_bytes_per_s / *ceiling_bytes_per_s;
+}
+
+std::optional<double> CollectiveProfile::measured_fraction() const {
+  if (!busbw_bytes_per_s || !measured_bytes_per_s) return std::nullopt;
+  return *busbw_bytes_per_s / *measured_bytes_per_s;
 }
 
 std::vector<LinkClassFit> fit_links(std::span<const CollectiveProfile> profiles) {
@@ -220,8 +228,10 @@ std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
         const int kind = collective ? static_cast<int>(collective->kind) : kSendRecv;
         Samples& samples =
             all[{axis, kind, family[i.label.site], payload_bytes(program, i), group}];
-        if (samples.nodes.empty())
+        if (samples.nodes.empty()) {
           samples.nodes = collective ? spread.of(collective->group) : spread.of_messages();
+          samples.group = collective ? collective->group : group_of(Axis::pp);
+        }
         // Each participant is one of `group`; a send and its receive are the two of theirs.
         samples.count += static_cast<double>(lanes[l].ranks) / group;
         std::size_t& sharers = lanes_of_axis[axis * 2 + (collective != nullptr)];
@@ -240,7 +250,7 @@ std::vector<CollectiveProfile> profile_collectives(const Plan& plan,
   std::vector<CollectiveProfile> out;
   for (auto& [key, samples] : all) {
     out.push_back(summarize(key, samples, axes, families));
-    add_links(out.back(), std::get<1>(key), samples.nodes, model);
+    add_links(out.back(), std::get<1>(key), samples, model);
   }
   std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) {
     const auto place = [&](const auto& row) {

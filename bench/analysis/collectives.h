@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/analysis/link_fit.h"
@@ -15,12 +17,20 @@
 
 namespace mb {
 
+// A kind of Collective, or this: messages.
+inline constexpr int kSendRecv = kCollectiveKinds;
+
 // What carries the communication of a run.
 struct LinkModel {
-  Algorithm algorithm = Algorithm::own;
-  std::optional<LinkShape> links;  // a simulated machine's, or those that threads are held to
+  std::optional<Algorithm> algorithm = Algorithm::own;  // none: the library chooses
+  std::optional<LinkShape> links;  // a machine's, or those that threads are held to
+  std::string source;              // of them, where it is not the case itself
   // Why there are none.
   std::string reason = "links are as fast as memory, whose rate a run does not measure";
+  // busbw that large operations of a kind reached on these groups before the run.
+  using Use = std::pair<int, Group>;
+  std::map<Use, double> measured;
+  std::string no_measured;  // why there are none, where a run measures them
 };
 
 struct CollectiveProfile {
@@ -36,11 +46,13 @@ struct CollectiveProfile {
   std::string no_rate = "the transfer took no time";  // why they are not there
   LinkClass link = LinkClass::none;    // of the axis' group, or pair of ranks, that is spread most
   std::optional<Algorithm> algorithm;  // of a collective
-  std::optional<double> ceiling_bytes_per_s;  // of busbw over such links
-  std::string no_ceiling;                     // why there is none
+  std::optional<double> ceiling_bytes_per_s;   // of busbw over such links
+  std::string no_ceiling;                      // why there is none
+  std::optional<double> measured_bytes_per_s;  // busbw of a large one before the run
   // Of alpha-beta by rings: latencies that follow each other, and bytes that pass a link.
   double steps = 0, link_bytes = 0;
-  std::optional<double> ceiling_fraction() const;  // busbw / ceiling
+  std::optional<double> ceiling_fraction() const;   // busbw / ceiling
+  std::optional<double> measured_fraction() const;  // busbw / that of a large one
 };
 
 // Latency and bandwidth of a class of links by the median transfers over it, each kind, site and

@@ -50,6 +50,25 @@ void add_stages(const StepShape& shape, std::span<const StepTimes> steps, RunRep
   }
 }
 
+// All that follows from times; counts stay.
+void leave_out_times(RunReport& report) {
+  for (Metric& metric : report.metrics) {
+    const bool counted = metric.unit == "token" || metric.unit == "FLOP";
+    if (!counted) metric = absent(metric.name, metric.unit, report.no_speed);
+  }
+  report.ranks.clear();
+  report.breakdown = {.steps = report.breakdown.steps, .ranks = report.breakdown.ranks};
+  report.critical_path = {};
+  report.stages.clear();
+  report.forward_s = report.backward_s = report.weight_grad_s = 0;
+  report.bubble.reset();
+  for (CollectiveProfile& profile : report.collectives) {
+    profile.algbw_bytes_per_s = profile.busbw_bytes_per_s = std::nullopt;
+    profile.no_rate = report.no_speed;
+  }
+  report.link_fits.clear();
+}
+
 }  // namespace
 
 RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults& results,
@@ -69,26 +88,17 @@ RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults&
       {report.forward_s, report.backward_s - report.weight_grad_s, report.weight_grad_s});
   report.collectives =
       profile_collectives(plan, results.timelines, results.clock_uncertainty_ns, results.links);
+  report.links_source = results.links.source;
+  report.no_measured = results.links.no_measured;
   report.link_fits = fit_links(report.collectives);
+  report.no_speed = results.no_speed;
+  if (!report.no_speed.empty()) leave_out_times(report);
   report.memory = memory_report(plan, shape, results.memory);
   report.traffic = traffic_report(plan, shape, results.traffic);
   for (const StepTimes& step : steps) report.invalid_spans += step.invalid_spans;
   add_memory(report.memory, report.metrics);
   add_training(shape.model, results.training, report.metrics);
   return report;
-}
-
-void leave_out_speeds(RunReport& report, const std::string& reason) {
-  for (Metric& metric : report.metrics) {
-    const bool share_of_peak = metric.name == "mfu" || metric.name == "hfu";
-    if (share_of_peak || metric.unit == "s" || metric.unit.ends_with("/s"))
-      metric = absent(metric.name, metric.unit, reason);
-  }
-  for (CollectiveProfile& profile : report.collectives) {
-    profile.algbw_bytes_per_s = profile.busbw_bytes_per_s = std::nullopt;
-    profile.no_rate = reason;
-  }
-  report.link_fits.clear();
 }
 
 }  // namespace mb

@@ -27,6 +27,7 @@ struct RunResults {
   CountedTraffic traffic;
   LinkModel links;
   std::int64_t clock_uncertainty_ns = 0;  // between any two ranks of a timeline
+  std::string no_speed;  // why times mean nothing and are left out; empty where they are told
 };
 
 // A stage as measured, and what the schedule alone asks for; times of the form in seconds, from the
@@ -37,6 +38,7 @@ struct StageReport {
 };
 
 struct RunReport {
+  std::string no_speed;           // of the results; then nothing that follows from times is there
   std::vector<std::string> axes;  // of the breakdown and of StagePhase
   std::vector<Metric> metrics;    // with memory, loss and gradient norm
   std::vector<RankSpread> ranks;
@@ -48,6 +50,7 @@ struct RunReport {
   double forward_s = 0, backward_s = 0, weight_grad_s = 0;
   std::optional<BubbleForm> bubble;  // closed form for these times
   std::vector<CollectiveProfile> collectives;
+  std::string links_source, no_measured;  // as LinkModel has them
   std::vector<LinkClassFit> link_fits;
   MemoryReport memory;
   std::vector<TrafficRow> traffic;
@@ -56,8 +59,5 @@ struct RunReport {
 
 RunReport report_run(const Plan& plan, const StepShape& shape, const RunResults& results,
                      const StepWork& work);
-
-// Takes every time of a step and every rate out of what is told, where they would mean nothing.
-void leave_out_speeds(RunReport& report, const std::string& reason);
 
 }  // namespace mb

@@ -12,6 +12,7 @@
 #include "bench/cli/interrupt.h"
 #include "bench/cli/outputs.h"
 #include "bench/cli/ranks.h"
+#include "bench/coll/needs.h"
 #include "bench/coll/row.h"
 #include "bench/coll/runner.h"
 #include "bench/coll/text.h"
@@ -34,14 +35,24 @@ class Source {
  public:
   Source(const CollCase& c, const std::vector<Point>& points) : case_(c) {
     if (c.mode == Mode::sim) return;
-    world_.emplace(c.mode, c.mesh, c.link, c.timeout_s);
-    runner_ = std::make_unique<CollRunner>(**world_, c, points, &Interrupts::interrupted,
-                                           devices_of(c.mode, c.mesh));
+    try {
+      world_.emplace(c.mode, c.mesh, c.link, c.timeout_s);
+      runner_ = std::make_unique<CollRunner>(**world_, c, points, &Interrupts::interrupted,
+                                             devices_of(c.mode, c.mesh));
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const Error& error) {
+      throw Exit(kExitNoVerdict, error.what());
+    }
   }
+
+  // What it was at when it threw.
+  const std::optional<Point>& at() const { return at_; }
 
   bool prints() { return !world_ || (**world_).local_ranks().front() == 0; }
   std::optional<PointResult> next(const Point& point) {
     if (!runner_) return predict(case_, point, case_.machine);
+    at_ = point;
     try {
       return runner_->measure(point);
     } catch (const OutOfMemory&) {
@@ -57,6 +68,7 @@ class Source {
   const CollCase& case_;
   std::optional<CaseWorld> world_;
   std::unique_ptr<CollRunner> runner_;
+  std::optional<Point> at_;
 };
 
 // Where results go: files, stdout, and what is told at the end.
@@ -85,20 +97,28 @@ class Sink {
     if (!lines_ && !csv_ && !json_) return all_.back();
     for (Json& row : coll_rows(case_, all_.back(), around_, head_, flags_.raw)) {
       if (on_mpi(case_.mode)) add_mpi(row, std::llround(all_.back().result.clock_uncertainty_ns));
-      try {
-        if (lines_) lines_->add(row);
-        if (csv_) csv_->add(row);
-      } catch (const Error& error) {
-        throw Exit(kExitNoData, error.what());
-      }
-      if (json_) fmt::print("{}", to_line(row));
+      write(row);
     }
-    if (json_) std::fflush(stdout);
     return all_.back();
+  }
+  void add(const OutOfMemory& error, const std::optional<Point>& at) {
+    write(out_of_memory_row(case_, at, around_, head_, error));
   }
   const std::vector<MeasuredPoint>& all() const { return all_; }
 
  private:
+  void write(const Json& row) {
+    try {
+      if (lines_) lines_->add(row);
+      if (csv_) csv_->add(row);
+    } catch (const Error& error) {
+      throw Exit(kExitNoData, error.what());
+    }
+    if (!json_) return;
+    fmt::print("{}", to_line(row));
+    std::fflush(stdout);
+  }
+
   const CollCase& case_;
   const Flags& flags_;
   const Surroundings& around_;
@@ -131,6 +151,8 @@ bool run_table(const CollCase& c, const std::vector<Point>& points, Source& sour
     const MeasuredPoint* in = points[i].in_place ? &measured : nullptr;
     const MeasuredPoint* out = out_of_place ? &*out_of_place : in ? nullptr : &measured;
     sink->print(table_rows(c, out, in));
+    if (const auto too_large = does_not_fit(c, (out ? out : in)->result.point, around))
+      sink->print(cat("# does not fit: ", too_large->what(), "\n"));
     out_of_place.reset();
   }
   if (sink) sink->print(table_foot(table));
@@ -254,6 +276,15 @@ void finish(const CollCase& c, const Flags& flags, const Surroundings& around, c
   if (whole && !flags.tune.empty()) write_tuning(c, flags, sink.all());
 }
 
+void open(std::optional<Sink>& sink, const CollCase& c, const Flags& flags,
+          const Surroundings& around) {
+  try {
+    sink.emplace(c, flags, around);
+  } catch (const Error& error) {
+    throw Exit(kExitNoData, error.what());
+  }
+}
+
 void run(const Flags& flags) {
   const CollCase c = launched(parse_coll_case(flags.words), "coll");
   check_outputs(
@@ -267,25 +298,27 @@ void run(const Flags& flags) {
   for (const std::vector<Point>& table : tables)
     points.insert(points.end(), table.begin(), table.end());
 
-  Source source(c, points);
   Surroundings around = surroundings_of(c, points);
   require(around.no_speed.empty() || (flags.fit.empty() && flags.tune.empty() && !flags.matrix),
           "--fit, --tune and --matrix are made of times, and this is ", around.no_speed,
           "; leave them out");
-  around.cores = source.core_share();
+  std::optional<Source> source;
   std::optional<Sink> sink;
-  try {
-    if (source.prints()) sink.emplace(c, flags, around);
-  } catch (const Error& error) {
-    throw Exit(kExitNoData, error.what());
-  }
-  if (sink && flags.explain) sink->print(explanation(c, around));
   bool whole = true;
-  {
+  try {
+    source.emplace(c, points);
+    around.cores = source->core_share();
+    if (source->prints()) open(sink, c, flags, around);
+    if (sink && flags.explain) sink->print(explanation(c, around));
     const Interrupts interrupts;
-    if (matrix) whole = run_matrix(*matrix, source, sink ? &*sink : nullptr);
+    if (matrix) whole = run_matrix(*matrix, *source, sink ? &*sink : nullptr);
     for (std::size_t t = 0; !matrix && t < tables.size() && whole; ++t)
-      whole = run_table(c, tables[t], source, sink ? &*sink : nullptr, around);
+      whole = run_table(c, tables[t], *source, sink ? &*sink : nullptr, around);
+  } catch (const OutOfMemory& error) {
+    if (!reports()) throw;
+    if (!sink) open(sink, c, flags, around);
+    sink->add(error, source ? source->at() : std::nullopt);
+    throw Exit(kExitOutOfMemory, error.what());
   }
   if (sink) finish(c, flags, around, *sink, whole);
   if (!whole)

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "bench/cli/exit.h"
+#include "bench/cli/link_rates.h"
 #include "bench/cli/ranks.h"
 #include "bench/profile/cupti.h"
 #include "parallel/exec/processes.h"
@@ -15,6 +16,7 @@
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
 #include "workloads/model/data.h"
+#include "workloads/ops/cuda_peak.h"
 
 namespace mb {
 namespace {
@@ -41,9 +43,11 @@ void check_fits(const Case& c, const Plan& plan) {
       needed += static_cast<double>(plan.program_of(rank).arena_bytes);
   }
   const double available = available_bytes();
-  require(available == 0 || needed < available, "the ranks of this case take ",
-          format_bytes(needed), " of memory, and this machine has ", format_bytes(available),
-          " left; give a smaller model or micro_batch, or mode=sim");
+  if (available == 0 || needed < available) return;
+  throw OutOfMemory(
+      cat("the ranks of this case take ", format_bytes(needed), " of memory, and this machine has ",
+          format_bytes(available), " left; give a smaller model or micro_batch, or mode=sim"),
+      static_cast<std::int64_t>(needed), static_cast<std::int64_t>(available));
 }
 
 // Numbers that are not finite mean that training has diverged: nothing after it is worth measuring.
@@ -94,11 +98,13 @@ void train_case(const Case& c, const Progress& progress, Measured& result) {
   if (on_mpi(c.mode))
     result.results.links = {.algorithm = Algorithm::direct,
                             .reason = "what the links between processes carry is not known"};
+  if (on_cuda(c.mode) && why_no_speed()) result.results.no_speed = why_no_speed();
   result.not_verified = reason_not_to_verify(c);
   std::optional<Unsharded> gradients;
   try {
     if (c.profile == Profile::cupti) check_cupti();
     const DeviceMaker make_device = devices_of(c.mode, c.mesh, cuda_options(c));
+    if (on_cuda(c.mode)) result.results.links = gpu_links(c, result.plan);
     CaseWorld world(c);
     Processes processes(*world, "measure");
     const auto executor = make_live_executor(result.plan,

@@ -42,6 +42,7 @@ Peak gpu_peak(const Case& c) {
   Peak peak{c.mesh.world(), std::nullopt, ""};
   try {
     peak.devices = gpus_of(c);
+    require(!why_no_speed(), "this is ", why_no_speed());
     peak.flops_per_s = measure_gemm(dtype, c.tf32, {n, n, n});
     peak.source = cat(c.tf32 ? "tf32" : name_of(dtype), " product of ", n, "x", n, "x", n,
                       " by cuBLASLt, measured on the first GPU before the run");

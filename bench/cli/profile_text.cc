@@ -29,24 +29,34 @@ std::string label_of(const Measured& measured, const Difference& at) {
 }
 
 Json difference_json(const Measured& measured, const std::optional<Difference>& at) {
-  if (!at) return nullptr;
+  if (!at || !measured.results.no_speed.empty()) return nullptr;
   return {{"s", 1e-9 * static_cast<double>(at->ns)},
           {"rank", at->rank},
           {"instruction", at->instruction},
           {"label", label_of(measured, *at)}};
 }
 
+// Where times mean nothing, counts alone are told.
+bool timed(const Measured& measured) { return measured.results.no_speed.empty(); }
+
 std::string difference_text(const Measured& measured, const Difference& at) {
   return fmt::format("{} ({}, rank {})", format_duration(static_cast<double>(at.ns)),
                      label_of(measured, at), at.rank);
 }
 
-Json host_json(const HostTime& host) {
+Json seconds_json(const Measured& measured, double s) {
+  return timed(measured) ? Json(s) : Json(nullptr);
+}
+
+Json host_json(const Measured& measured, const HostTime& host) {
+  const auto seconds = [&](std::int64_t ns) {
+    return seconds_json(measured, 1e-9 * static_cast<double>(ns));
+  };
   return {{"waits", host.waits},
-          {"waiting_s", 1e-9 * static_cast<double>(host.waiting_ns)},
+          {"waiting_s", seconds(host.waiting_ns)},
           {"stream_waits", host.stream_waits},
           {"overheads", host.overheads},
-          {"overhead_s", 1e-9 * static_cast<double>(host.overhead_ns)},
+          {"overhead_s", seconds(host.overhead_ns)},
           {"allocations", host.allocations},
           {"allocated_bytes", host.allocated_bytes},
           {"without_time", host.without_time},
@@ -61,27 +71,28 @@ Json profile_json(const Measured& measured) {
     return {{"source", "device_events"}, {"reason", measured.traced.reason}, {"cupti", nullptr}};
   Json classes = Json::array();
   for (const ActivityClass& of_class : trace->classes)
-    classes.push_back({{"class", of_class.name},
-                       {"instructions", of_class.instructions},
-                       {"kernels", of_class.kernels},
-                       {"copies", of_class.copies},
-                       {"busy_s", 1e-9 * static_cast<double>(of_class.busy_ns)}});
+    classes.push_back(
+        {{"class", of_class.name},
+         {"instructions", of_class.instructions},
+         {"kernels", of_class.kernels},
+         {"copies", of_class.copies},
+         {"busy_s", seconds_json(measured, 1e-9 * static_cast<double>(of_class.busy_ns))}});
   const TraceQuality& quality = trace->quality;
   return {{"source", "cupti"},
           {"reason", nullptr},
           {"cupti",
            {{"steps", trace->steps},
             {"ranks", trace->ranks},
-            {"untraced_step_s", untraced_s(measured)},
-            {"traced_step_s", median(measured.traced.step_s)},
-            {"overhead", overhead(measured)},
+            {"untraced_step_s", seconds_json(measured, untraced_s(measured))},
+            {"traced_step_s", seconds_json(measured, median(measured.traced.step_s))},
+            {"overhead", seconds_json(measured, overhead(measured))},
             {"records",
              {{"placed", quality.placed},
               {"dropped", quality.dropped},
               {"without_time", quality.without_time},
               {"out_of_window", quality.out_of_window},
               {"uncorrelated", quality.uncorrelated}}},
-            {"host", host_json(trace->host)},
+            {"host", host_json(measured, trace->host)},
             {"begin_difference", difference_json(measured, trace->begin)},
             {"end_difference", difference_json(measured, trace->end)},
             {"classes", std::move(classes)}}}};
@@ -91,25 +102,32 @@ std::vector<std::string> profile_lines(const Measured& measured) {
   const auto& trace = measured.traced.trace;
   if (!trace) return {"by device events alone: " + measured.traced.reason};
   const TraceQuality& quality = trace->quality;
+  const bool times = timed(measured);
   std::vector<std::string> lines = {
-      fmt::format("by CUPTI, in {} step{} after the recorded ones, which take {}; traced {}, "
-                  "{:+.2f} %",
-                  trace->steps, trace->steps == 1 ? "" : "s",
-                  format_duration(1e9 * untraced_s(measured)),
-                  format_duration(1e9 * median(measured.traced.step_s)), 100 * overhead(measured)),
+      fmt::format("by CUPTI, in {} step{} after the recorded ones{}", trace->steps,
+                  trace->steps == 1 ? "" : "s",
+                  times ? fmt::format(", which take {}; traced {}, {:+.2f} %",
+                                      format_duration(1e9 * untraced_s(measured)),
+                                      format_duration(1e9 * median(measured.traced.step_s)),
+                                      100 * overhead(measured))
+                        : cat("; times are not told: ", measured.results.no_speed)),
       fmt::format("records: {} placed, {} dropped, {} without a time, {} out of the step, {} of no "
                   "instruction",
                   quality.placed, quality.dropped, quality.without_time, quality.out_of_window,
                   quality.uncorrelated),
-      fmt::format("host, in all of them: {} waits for devices, under way for {}; CUPTI itself took "
-                  "{} in {} spans; {} allocations",
-                  trace->host.waits, format_duration(static_cast<double>(trace->host.waiting_ns)),
-                  format_duration(static_cast<double>(trace->host.overhead_ns)),
-                  trace->host.overheads, trace->host.allocations)};
+      times ? fmt::format("host, in all of them: {} waits for devices, under way for {}; CUPTI "
+                          "itself took {} in {} spans; {} allocations",
+                          trace->host.waits,
+                          format_duration(static_cast<double>(trace->host.waiting_ns)),
+                          format_duration(static_cast<double>(trace->host.overhead_ns)),
+                          trace->host.overheads, trace->host.allocations)
+            : fmt::format("host, in all of them: {} waits for devices; {} spans of CUPTI's own; {} "
+                          "allocations",
+                          trace->host.waits, trace->host.overheads, trace->host.allocations)};
   if (trace->host.without_time + trace->host.out_of_window > 0)
     lines.push_back(fmt::format("of the host's records {} without a time, {} out of the step",
                                 trace->host.without_time, trace->host.out_of_window));
-  if (trace->begin && trace->end)
+  if (times && trace->begin && trace->end)
     lines.push_back(fmt::format(
         "from device events at most {} at the end, and {} at the begin, "
         "where launches are waited for",
@@ -139,8 +157,10 @@ std::string profile_table(const Measured& measured) {
         {of_class.name, mean(of_class.instructions), mean(of_class.kernels),
          fmt::format("{:.2f}", static_cast<double>(of_class.kernels) /
                                    static_cast<double>(of_class.instructions)),
-         mean(of_class.copies), format_duration(busy_ns / each),
-         fmt::format("{:.2f} %", 100 * busy_ns / std::max(1.0, static_cast<double>(total_ns)))});
+         mean(of_class.copies), timed(measured) ? format_duration(busy_ns / each) : "-",
+         timed(measured)
+             ? fmt::format("{:.2f} %", 100 * busy_ns / std::max(1.0, static_cast<double>(total_ns)))
+             : "-"});
   }
   return "\nWork of the GPUs by CUPTI: means over steps and ranks of this process; memsets count "
          "as "

@@ -26,7 +26,6 @@
 #include "workloads/base/error.h"
 #include "workloads/base/units.h"
 #include "workloads/model/counts.h"
-#include "workloads/ops/cuda_peak.h"
 
 namespace mb {
 namespace {
@@ -217,14 +216,11 @@ void write_row(const Flags& flags, const Json& row) {
   if (flags.json || flags.out == "-") fmt::print("{}\n", row.dump(2));
 }
 
-// A case that a device has no room for is a result.
+// Its row, too.
 [[noreturn]] void report_out_of_memory(const Case& c, const Flags& flags,
                                        const OutOfMemory& error) {
   Json row = row_head(head_of(c));
-  set_status(row, "oom",
-             {{"message", error.what()},
-              {"needed_bytes", error.needed_bytes},
-              {"capacity_bytes", error.free_bytes}});
+  set_out_of_memory(row, error);
   if (reports()) write_row(flags, row);
   throw Exit(kExitOutOfMemory, error.what());
 }
@@ -275,7 +271,6 @@ void run(const Flags& flags, bool virtual_time) {
   RunReport report = report_run(measured.plan, shape, measured.results, work);
   report.metrics.push_back(own_cores_bubble(measured));
   for (Metric& metric : outer_memory(c, measured)) report.metrics.push_back(std::move(metric));
-  if (on_cuda(c.mode) && why_no_speed()) leave_out_speeds(report, why_no_speed());
   const Json row = make_row(c, measured, report, peak, flags);
   try {
     write_outputs(flags, measured, row);

@@ -156,7 +156,8 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
     text += fmt::format("{:<16}{}\n", name, value);
   };
   line("ranks", ranks_text(c, measured, peak));
-  if (on_mpi(c.mode) || on_cuda(c.mode))
+  const std::string& no_speed = report.no_speed;
+  if ((on_mpi(c.mode) || on_cuda(c.mode)) && no_speed.empty())
     line("clocks",
          measured.results.clock_uncertainty_ns == 0
              ? "one, as all ranks are on one machine"
@@ -183,16 +184,19 @@ std::string summary(const Case& c, const Measured& measured, const RunReport& re
                      format_flop_rate(*peak.flops_per_s), peak.source));
   if (c.mesh.size(Axis::pp) > 1) {
     line("bubble", spread(report, "bubble_fraction", percent) + " of the pipeline's time");
-    line("", "made of " + bubble_parts_text(report));
+    if (no_speed.empty()) line("", "made of " + bubble_parts_text(report));
     if (!measured.on_own_cores.empty())
       line("", spread(report, "bubble_fraction_own_cores", percent) +
                    " replayed with a core for every rank and free communication");
-    line("", report.bubble
-                 ? fmt::format("{} in theory: equal stages, free communication, {}",
-                               percent(report.bubble->of_window()), bubble_source(c.options))
-                 : "not known in theory: " + no_bubble_form(c.options));
+    if (no_speed.empty())
+      line("", report.bubble
+                   ? fmt::format("{} in theory: equal stages, free communication, {}",
+                                 percent(report.bubble->of_window()), bubble_source(c.options))
+                   : "not known in theory: " + no_bubble_form(c.options));
   }
-  line("critical path", critical_path_text(report.critical_path, c.mesh.size(Axis::pp) > 1));
+  line("critical path", no_speed.empty()
+                            ? critical_path_text(report.critical_path, c.mesh.size(Axis::pp) > 1)
+                            : no_speed);
   if (!measured.training.empty()) {
     line("loss",
          fmt::format("{:.4f} -> {:.4f} in {} steps{}", measured.training.front().loss,
@@ -309,12 +313,20 @@ std::string stages_text(const RunReport& report) {
 std::string links_text(const RunReport& report) {
   std::string text;
   const CollectiveProfile* none = nullptr;
+  bool measured = false;
   for (const CollectiveProfile& p : report.collectives) {
     if (p.algorithm && text.empty())
       text = cat("Algorithm of collectives: ", name_of(*p.algorithm), ".\n");
     if (!p.no_ceiling.empty() && p.link != LinkClass::none) none = &p;
   }
   if (none) text += cat("No ceilings: ", none->no_ceiling, ".\n");
+  if (!report.links_source.empty()) text += cat("Ceilings: ", report.links_source, ".\n");
+  if (!report.no_measured.empty()) text += cat("No measured rates: ", report.no_measured, ".\n");
+  for (const CollectiveProfile& p : report.collectives)
+    measured |= p.measured_bytes_per_s.has_value();
+  if (measured)
+    text +=
+        "Measured: busbw of a large operation of that kind on the same groups, before the run.\n";
   for (const LinkClassFit& of_class : report.link_fits) {
     const LinkFit& fit = of_class.fit;
     text += cat("Links ", name_of(of_class.link), ": ");
@@ -342,21 +354,25 @@ std::string collectives_text(const RunReport& report) {
                {"algbw GB/s"},
                {"busbw GB/s"},
                {"links", Align::left},
-               {"of ceiling"}});
+               {"of ceiling"},
+               {"of measured"}});
   bool uneven = false;
   for (const CollectiveProfile& p : report.collectives) {
     uneven |= p.kind == "all_to_all_v";
     const auto rate = [](const std::optional<double>& value) {
       return value ? fmt::format("{:.3f}", *value * 1e-9) : "-";
     };
+    const auto time = [&](double s) { return report.no_speed.empty() ? seconds(s) : "-"; };
     table.add({p.axis, p.kind, p.site, cat(p.group_size), bytes(p.bytes), cat(p.count),
-               seconds(p.wait_s), seconds(p.transfer_s), rate(p.algbw_bytes_per_s),
+               time(p.wait_s), time(p.transfer_s), rate(p.algbw_bytes_per_s),
                rate(p.busbw_bytes_per_s), std::string(name_of(p.link)),
-               p.ceiling_fraction() ? percent(*p.ceiling_fraction()) : "-"});
+               p.ceiling_fraction() ? percent(*p.ceiling_fraction()) : "-",
+               p.measured_fraction() ? percent(*p.measured_fraction()) : "-"});
   }
-  return "\nCommunication over all groups and recorded steps: median wait for the last "
-         "participant, median transfer once it was "
-         "there; 1 GB is 1e9 bytes.\n" +
+  return cat("\nCommunication over all groups and recorded steps",
+             report.no_speed.empty() ? ": median wait for the last participant, median transfer "
+                                       "once it was there; 1 GB is 1e9 bytes.\n"
+                                     : cat(", without times: ", report.no_speed, ".\n")) +
          table.to_text() +
          (uneven ? "Sizes of all_to_all_v as if every expert got the same.\n" : "") +
          links_text(report);
@@ -406,8 +422,10 @@ std::string run_text(const Case& c, const Measured& measured, const RunReport& r
                      const Peak& peak, bool brief) {
   std::string text = summary(c, measured, report, peak);
   if (brief) return text;
-  text += breakdown_text(report.breakdown);
-  if (c.mesh.size(Axis::pp) > 1) text += stages_text(report);
+  const bool timed = report.no_speed.empty();
+  text += timed ? breakdown_text(report.breakdown)
+                : cat("\nWhere the step went is not told: ", report.no_speed, ".\n");
+  if (timed && c.mesh.size(Axis::pp) > 1) text += stages_text(report);
   if (!report.collectives.empty()) text += collectives_text(report);
   text += fmt::format("\nMemory of rank {} (stage {}), the largest. ", report.memory.rank,
                       report.memory.stage) +

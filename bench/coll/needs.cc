@@ -88,6 +88,21 @@ std::int64_t scratch_bytes(const CollConfig& config, std::vector<Point> points, 
   return std::max(most.in, most.out);
 }
 
+std::optional<OutOfMemory> does_not_fit(const CollConfig& config, const Point& point,
+                                        const Surroundings& around) {
+  if (around.mode != "sim" || !around.machine) return std::nullopt;
+  std::int64_t needed = 0;
+  for (const std::vector<int>& members : groups_of(config, point.group))
+    for (const int rank : members) needed = std::max(needed, buffer_bytes(config, {point}, rank));
+  const double capacity = 1e9 * around.machine->memory_gb;
+  if (static_cast<double>(needed) <= capacity) return std::nullopt;
+  return OutOfMemory(
+      cat("the buffers of ", to_text(point), " take ", format_bytes(static_cast<double>(needed)),
+          " on a rank, and a device of ", around.machine->name, " has ", format_bytes(capacity),
+          "; give a smaller size"),
+      needed, static_cast<std::int64_t>(capacity));
+}
+
 void check_memory(World& world, const CollConfig& config, const std::vector<Point>& points) {
   const bool processes = static_cast<int>(world.local_ranks().size()) < world.size();
   double needed = 0;
@@ -96,10 +111,12 @@ void check_memory(World& world, const CollConfig& config, const std::vector<Poin
     needed += static_cast<double>(scratch_bytes(config, points, rank, processes));
   }
   const double available = available_bytes();
-  require(available == 0 || needed < available, "the buffers of the ranks on host ",
-          world.host_of(world.local_ranks().front()), " take ", format_bytes(needed),
-          ", and it has ", format_bytes(available), " left; give a smaller largest size than ",
-          config.sizes_text, ", or fewer ranks");
+  if (available == 0 || needed < available) return;
+  throw OutOfMemory(
+      cat("the buffers of the ranks on host ", world.host_of(world.local_ranks().front()), " take ",
+          format_bytes(needed), ", and it has ", format_bytes(available),
+          " left; give a smaller largest size than ", config.sizes_text, ", or fewer ranks"),
+      static_cast<std::int64_t>(needed), static_cast<std::int64_t>(available));
 }
 
 }  // namespace mb

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "bench/coll/buffers.h"
 #include "bench/coll/config.h"
 #include "bench/coll/cores.h"
+#include "bench/coll/summary.h"
 #include "parallel/comm/comm.h"
+#include "workloads/base/error.h"
 
 namespace mb {
 
@@ -30,8 +33,11 @@ std::int64_t buffer_bytes(const CollConfig& config, const std::vector<Point>& po
 // as much as the largest operand.
 std::int64_t scratch_bytes(const CollConfig& config, std::vector<Point> points, int rank,
                            bool processes);
-// Throws Error with what is needed where the ranks of this process's machine need more memory than
-// it has left.
+// In mode=sim: what a rank's buffers take, where the machine's devices have less.
+std::optional<OutOfMemory> does_not_fit(const CollConfig& config, const Point& point,
+                                        const Surroundings& around);
+// Throws OutOfMemory with what is needed where the ranks of this process's machine need more memory
+// than it has left.
 void check_memory(World& world, const CollConfig& config, const std::vector<Point>& points);
 
 }  // namespace mb

@@ -5,6 +5,7 @@
 
 #include "bench/analysis/stats.h"
 #include "bench/coll/buffers.h"
+#include "bench/coll/needs.h"
 #include "workloads/base/error.h"
 
 namespace mb {
@@ -198,21 +199,33 @@ Json block_of(const CollConfig& config, const MeasuredPoint& m, std::size_t g, b
                  config.injection ? Json(1e-9 * static_cast<double>(config.injection->delay_ns))
                                   : Json(nullptr)}};
   if (raw) block["samples_s"] = times_s(group);
+  if (!m.summary.no_speed.empty()) {
+    for (const char* time : {"completion", "mean_of_ranks_s", "submit", "skew"})
+      block[time] = nullptr;
+    block["members_times"] = Json::array();
+    block["verdict"] = verdict_json(group, {});
+    block.erase("samples_s");
+  }
   return block;
 }
 
 // Of the case's lists, what this row is of.
-RowHead head_of(RowHead head, const MeasuredPoint& m, std::size_t g) {
-  const Point& point = m.result.point;
+RowHead head_of(RowHead head, const Point& point) {
   head.params["op"] = std::string(name_of(point.operation));
   head.params["axis"] = name_of(point.group);
-  head.params["group_index"] = static_cast<std::int64_t>(m.result.groups[g].index);
   head.params["size"] = point.bytes;
   head.params["dtype"] = std::string(name_of(point.type));
   head.params["redop"] = std::string(name_of(point.redop));
   head.params["algorithm"] = std::string(name_of(point.algorithm));
   head.params["in_place"] = std::string(point.in_place ? "in" : "out");
   return head;
+}
+
+// A step's row has the same.
+void add_place(Json& row, const CollConfig& config, const Surroundings& around) {
+  row["mode"] = around.mode;
+  row["virtual_time"] = around.mode == "sim";
+  row["mesh"] = to_json(config.mesh);
 }
 
 void flatten(const Json& json, const std::string& at, Json& flat) {
@@ -250,7 +263,9 @@ std::vector<Json> coll_rows(const CollConfig& config, const MeasuredPoint& measu
   std::vector<Json> rows;
   for (std::size_t g = 0; g < measured.summary.groups.size(); ++g) {
     const GroupSummary& s = measured.summary.groups[g];
-    Json row = row_head(head_of(head, measured, g));
+    RowHead own = head_of(head, measured.result.point);
+    own.params["group_index"] = static_cast<std::int64_t>(measured.result.groups[g].index);
+    Json row = row_head(own);
     const char* no_bus = measured.result.groups[g].ranks.size() < 2
                              ? "not defined for one rank"
                              : "the operation moves no bytes";
@@ -263,18 +278,27 @@ std::vector<Json> coll_rows(const CollConfig& config, const MeasuredPoint& measu
     for (const Metric& metric : {rate_metric("algbw_bytes_per_s", s.algbw, no_size),
                                  rate_metric("busbw_bytes_per_s", s.busbw, no_bus)})
       row["metrics"][metric.name] = to_json(metric);
-    row["mode"] = around.mode;
-    row["virtual_time"] = around.mode == "sim";
-    row["mesh"] = to_json(config.mesh);
+    add_place(row, config, around);
+    if (!no_speed.empty()) row["no_speed"] = no_speed;
     row["coll"] = block_of(config, measured, g, raw);
     const std::int64_t wrong = measured.result.groups[g].findings.wrong;
     if (wrong > 0)
       set_status(row, "invalid",
                  {{"message", cat(wrong, " wrong elements: ",
                                   row["coll"]["check"]["first_wrong"].get<std::string>())}});
+    const auto too_large = does_not_fit(config, measured.result.point, around);
+    if (too_large) set_out_of_memory(row, *too_large, "oom_predicted");
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+Json out_of_memory_row(const CollConfig& config, const std::optional<Point>& point,
+                       const Surroundings& around, const RowHead& head, const OutOfMemory& error) {
+  Json row = row_head(point ? head_of(head, *point) : head);
+  add_place(row, config, around);
+  set_out_of_memory(row, error);
+  return row;
 }
 
 JsonLines::JsonLines(const std::string& path) : path_(path), out_(path, std::ios::binary) {

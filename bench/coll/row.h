@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace mb {
 // point's own. With `raw`, every operation's time.
 std::vector<Json> coll_rows(const CollConfig& config, const MeasuredPoint& measured,
                             const Surroundings& around, const RowHead& head, bool raw);
+
+// Of a point, where it came to one, that there was no room for.
+Json out_of_memory_row(const CollConfig& config, const std::optional<Point>& point,
+                       const Surroundings& around, const RowHead& head, const OutOfMemory& error);
 
 // One object on a line. Records are flushed one by one, so that a file that is cut off holds all
 // that were written.

@@ -216,4 +216,10 @@ std::string to_text(const Verdict& verdict, const std::vector<int>& ranks) {
   return "";
 }
 
+const GroupSummary& slowest(const PointSummary& summary) {
+  return *std::max_element(
+      summary.groups.begin(), summary.groups.end(),
+      [](const auto& a, const auto& b) { return a.completion.p50 < b.completion.p50; });
+}
+
 }  // namespace mb

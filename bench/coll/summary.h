@@ -72,6 +72,9 @@ PointSummary summarize(const CollConfig& config, const PointResult& result,
 // What a result would be on `machine`, by the cost model: one operation.
 PointResult predict(const CollConfig& config, const Point& point, const Machine& machine);
 
+// The group that took longest.
+const GroupSummary& slowest(const PointSummary& summary);
+
 // 1, or one half where an operation goes forth and back.
 double share_of_time(Operation operation);
 // "late rank 3 by 2 ms"; "" for none.

@@ -2,12 +2,11 @@
 // and shape and copies of the current one, and collectives of all by NCCL.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
-#include <cctype>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/cli/link_rates.h"
 #include "bench/micro/bench_main.h"
 #include "bench/micro/measured_point.h"
 #include "parallel/cost/machine.h"
@@ -17,17 +16,6 @@
 
 namespace mb {
 namespace {
-
-// "h100x8" of "NVIDIA H100 80GB HBM3".
-std::optional<Machine> datasheet_of(std::string gpu) {
-  std::transform(gpu.begin(), gpu.end(), gpu.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (const Machine& machine : machines()) {
-    const std::string model = machine.name.substr(0, machine.name.find('x'));
-    if (model != "cpu" && gpu.find(model) != std::string::npos) return machine;
-  }
-  return std::nullopt;
-}
 
 struct Gemm {
   DType dtype;
@@ -47,6 +35,15 @@ double datasheet_flops(const std::optional<Machine>& machine, const Gemm& gemm) 
   return machine->peak_tflops(gemm.dtype) * 1e12;
 }
 
+// Where no speed is told, the way is all that counts.
+GpuEffort effort() {
+  return why_no_speed() ? GpuEffort{.warm_up_ms = 0, .try_ms = 0, .tries = 1} : GpuEffort{};
+}
+std::int64_t scaled(std::int64_t size, std::int64_t divisor) {
+  return why_no_speed() ? size / divisor : size;
+}
+void leave_out(benchmark::State& state) { state.SetLabel(cat("not told: ", why_no_speed())); }
+
 // Calls `measure`, which returns a rate, and shows it beside the datasheet's, unless that is 0. An
 // Error fails this benchmark alone.
 template <class Measure>
@@ -58,21 +55,9 @@ void show(benchmark::State& state, const char* unit, double scale, double datash
   } catch (const Error& error) {
     return fail(state, error.what());
   }
+  if (why_no_speed()) return leave_out(state);
   state.counters[unit] = rate / scale;
   if (datasheet > 0) state.counters["of_datasheet"] = rate / datasheet;
-}
-
-// Large enough for a collective to be bound by links alone; every rank has it twice, on its GPU and
-// for the check on the host. Where no speed is told, the way is all that counts.
-CollCase collective_case(const std::string& operation, int gpus) {
-  std::vector<std::string> words = {cat("op=", operation), cat("mesh=dp", gpus),
-                                    "mode=nccl+threads", "in_place=out"};
-  if (why_no_speed()) {
-    words.insert(words.end(), {"size=64K", "time_cap=1ms", "iterations=4,4", "warm_up=0"});
-  } else {
-    words.insert(words.end(), {"size=256M", "time_cap=1s"});
-  }
-  return parse_coll_case(words);
 }
 
 // Bus bandwidth, so that it compares with a link whatever the collective and the number of GPUs.
@@ -82,7 +67,9 @@ void show_collective(benchmark::State& state, const std::string& operation, int 
   try {
     for (auto _ : state) {
       if (gpus < 2) continue;
-      const CollCase c = collective_case(operation, gpus);
+      std::vector<std::string> words = large_collective(cat("dp", gpus), "nccl+threads");
+      words.push_back(cat("op=", operation));
+      const CollCase c = parse_coll_case(words);
       summary = measured_point(c, tables_of(c).front().front(),
                                {.mode = std::string(name_of(c.mode)), .machine = machine});
     }
@@ -90,7 +77,7 @@ void show_collective(benchmark::State& state, const std::string& operation, int 
     return fail(state, error.what());
   }
   if (!summary) return state.SetLabel("not defined: one GPU has nobody to talk to");
-  if (why_no_speed()) return state.SetLabel(cat("not told: ", why_no_speed()));
+  if (why_no_speed()) return leave_out(state);
   const GroupSummary& slowest_group = slowest(*summary);
   state.counters["busbw_GB_per_s"] = *slowest_group.busbw / 1e9;
   if (slowest_group.expected.fraction)
@@ -113,17 +100,20 @@ void register_all(const std::optional<Machine>& machine) {
   // A layer of hidden 4096, 2048 tokens at once.
   for (const auto& [n, k] : {std::pair{12288, 4096}, {4096, 4096}, {16384, 4096}, {4096, 16384}})
     gemms.push_back({DType::bf16, false, {2048, n, k}});
-  for (const Gemm& gemm : gemms) {
+  for (Gemm& gemm : gemms) {
+    for (std::int64_t* size : {&gemm.shape.m, &gemm.shape.n, &gemm.shape.k})
+      *size = scaled(*size, 128);
     const double datasheet = datasheet_flops(machine, gemm);
     add(name_of(gemm), [=](benchmark::State& state) {
       show(state, "TFLOP_per_s", 1e12, datasheet,
-           [&] { return measure_gemm(gemm.dtype, gemm.tf32, gemm.shape); });
+           [&] { return measure_gemm(gemm.dtype, gemm.tf32, gemm.shape, effort()); });
     });
   }
-  constexpr std::int64_t bytes = std::int64_t{1} << 30;
+  const std::int64_t bytes = scaled(std::int64_t{1} << 30, 1 << 10);
   const auto copy = [&](const char* name, double GpuCopyRates::*kind, double datasheet) {
     add(cat("copy/", name), [=](benchmark::State& state) {
-      show(state, "GB_per_s", 1e9, datasheet, [&] { return measure_copies(bytes).*kind; });
+      show(state, "GB_per_s", 1e9, datasheet,
+           [&] { return measure_copies(bytes, effort()).*kind; });
     });
   };
   copy("within", &GpuCopyRates::within, machine ? machine->memory_gb_per_s * 1e9 : 0);

@@ -1,7 +1,5 @@
 #include "bench/micro/measured_point.h"
 
-#include <algorithm>
-
 #include "bench/cli/ranks.h"
 #include "bench/coll/runner.h"
 #include "workloads/base/error.h"
@@ -28,12 +26,6 @@ std::optional<PointSummary> measured_point(const CollCase& c, const Point& point
   for (const GroupResult& group : result->groups) wrong += group.findings.wrong;
   require(wrong == 0, wrong, " wrong elements");
   return summarize(c, *result, around);
-}
-
-const GroupSummary& slowest(const PointSummary& summary) {
-  return *std::max_element(
-      summary.groups.begin(), summary.groups.end(),
-      [](const auto& a, const auto& b) { return a.completion.p50 < b.completion.p50; });
 }
 
 }  // namespace mb

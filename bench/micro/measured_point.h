@@ -11,7 +11,4 @@ namespace mb {
 // None on a process that does not have rank 0. Throws Error where an element came out wrong.
 std::optional<PointSummary> measured_point(const CollCase& c, const Point& point,
                                            const Surroundings& around);
-// The group that took longest.
-const GroupSummary& slowest(const PointSummary& summary);
-
 }  // namespace mb

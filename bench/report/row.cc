@@ -60,6 +60,10 @@ Json relative(const std::map<std::string, std::string>& artifacts) {
   return json;
 }
 
+std::optional<std::string> text_or_none(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
 Json build_json() {
   const BuildInfo info = build_info();
   return {{"git", or_null(info.commit)}, {"dirty", or_null(info.dirty)},
@@ -146,16 +150,18 @@ Json to_json(const CriticalPath& path, int steps) {
   return {{"window_ns", path.window_ns}, {"parts", std::move(parts)}};
 }
 
-Json to_json(const CollectiveProfile& p) {
+// Without times, where they mean nothing.
+Json to_json(const CollectiveProfile& p, bool timed) {
+  const auto if_timed = [&](double s) { return timed ? Json(s) : Json(nullptr); };
   Json json = {{"axis", p.axis},
                {"kind", p.kind},
                {"site", p.site},
                {"group_size", p.group_size},
                {"bytes", p.bytes},
                {"count", p.count},
-               {"wait_s", p.wait_s},
-               {"wait_max_s", p.wait_max_s},
-               {"transfer_s", p.transfer_s},
+               {"wait_s", if_timed(p.wait_s)},
+               {"wait_max_s", if_timed(p.wait_max_s)},
+               {"transfer_s", if_timed(p.transfer_s)},
                {"factor", or_null(p.factor)},
                {"algbw_bytes_per_s", or_null(p.algbw_bytes_per_s)},
                {"busbw_bytes_per_s", or_null(p.busbw_bytes_per_s)},
@@ -163,7 +169,9 @@ Json to_json(const CollectiveProfile& p) {
                {"algorithm", p.algorithm ? Json(name_of(*p.algorithm)) : Json(nullptr)},
                {"link_bytes", p.link_bytes},
                {"ceiling_bytes_per_s", or_null(p.ceiling_bytes_per_s)},
-               {"ceiling_fraction", or_null(p.ceiling_fraction())}};
+               {"ceiling_fraction", or_null(p.ceiling_fraction())},
+               {"measured_bytes_per_s", or_null(p.measured_bytes_per_s)},
+               {"measured_fraction", or_null(p.measured_fraction())}};
   if (!p.ceiling_bytes_per_s) json["no_ceiling"] = p.no_ceiling;
   if (!p.algbw_bytes_per_s) json["reason"] = p.no_rate;
   if (!p.factor) json["reason"] = "one rank has no bus";
@@ -207,16 +215,17 @@ Json list_of(const std::vector<T>& items, const More&... more) {
 }
 
 Json theory_json(const StepShape& shape, const RunReport& report) {
+  const auto if_timed = [&](double s) { return report.no_speed.empty() ? Json(s) : Json(nullptr); };
   Json json = {{"bubble_fraction", nullptr},
                {"bubble_over_ideal", nullptr},
-               {"forward_s", report.forward_s},
-               {"backward_s", report.backward_s},
-               {"weight_grad_s", report.weight_grad_s},
+               {"forward_s", if_timed(report.forward_s)},
+               {"backward_s", if_timed(report.backward_s)},
+               {"weight_grad_s", if_timed(report.weight_grad_s)},
                {"idle_s", nullptr},
                {"pipeline_s", nullptr},
                {"source", bubble_source(shape.options)}};
   if (!report.bubble) {
-    json["reason"] = no_bubble_form(shape.options);
+    json["reason"] = report.no_speed.empty() ? no_bubble_form(shape.options) : report.no_speed;
     return json;
   }
   json["idle_s"] = report.bubble->idle;
@@ -325,6 +334,13 @@ void set_status(Json& row, const std::string& status, Json detail) {
   row["status_detail"] = std::move(detail);
 }
 
+void set_out_of_memory(Json& row, const OutOfMemory& error, const std::string& status) {
+  set_status(row, status,
+             {{"message", error.what()},
+              {"needed_bytes", error.needed_bytes},
+              {"capacity_bytes", error.free_bytes}});
+}
+
 void add_step(Json& row, const StepShape& shape, const RunReport& report, const RowStep& step) {
   for (const Metric& metric : report.metrics) row["metrics"][metric.name] = to_json(metric);
   for (const RankSpread& spread : report.ranks)
@@ -344,9 +360,14 @@ void add_step(Json& row, const StepShape& shape, const RunReport& report, const 
       {"ok", step.verified}, {"by", step.verified_by}, {"error", or_null(step.verified_error)}};
   row["theory"] = theory_json(shape, report);
   row["stages"] = list_of(report.stages, report.axes);
-  row["breakdown"] = to_json(report.breakdown);
-  row["critical_path"] = to_json(report.critical_path, report.breakdown.steps);
-  row["collectives"] = list_of(report.collectives);
+  const bool timed = report.no_speed.empty();
+  if (!timed) row["no_speed"] = report.no_speed;
+  row["breakdown"] = timed ? to_json(report.breakdown) : Json(nullptr);
+  row["critical_path"] =
+      timed ? to_json(report.critical_path, report.breakdown.steps) : Json(nullptr);
+  row["collectives"] = list_of(report.collectives, timed);
+  row["link_references"] = {{"ceilings", or_null(text_or_none(report.links_source))},
+                            {"no_measured", or_null(text_or_none(report.no_measured))}};
   row["link_fits"] = list_of(report.link_fits);
   row["memory"] = to_json(report.memory);
   row["traffic"] = list_of(report.traffic);

@@ -9,6 +9,7 @@
 #include "bench/analysis/run_report.h"
 #include "bench/report/fingerprint.h"
 #include "bench/report/json.h"
+#include "workloads/base/error.h"
 #include "workloads/model/counts.h"
 
 namespace mb {
@@ -31,6 +32,8 @@ Json row_head(const RowHead& head);
 // Changes the status to oom, invalid, unsupported, timeout, crash or cancelled; `detail` holds
 // message, phase, needed_bytes and what else is known.
 void set_status(Json& row, const std::string& status, Json detail);
+// A case that there is no room for is a result.
+void set_out_of_memory(Json& row, const OutOfMemory& error, const std::string& status = "oom");
 
 // How the run of a step was made and judged.
 struct RowStep {

@@ -9,6 +9,7 @@
 #include "parallel/comm/arguments.h"
 #include "parallel/comm/bytes.h"
 #include "workloads/base/cuda_check.h"
+#include "workloads/base/cuda_memory.h"
 #include "workloads/base/mutation.h"
 
 namespace mb {
@@ -66,9 +67,10 @@ class NcclComm final : public Comm {
         index_(index),
         size_(size) {
     check(cudaSetDevice(communicator_->device()), "cudaSetDevice");
-    check(cudaMalloc(&flag_, kFlagBytes), "cudaMalloc");
+    flag_ = cuda::Memory(kFlagBytes, "the flag of barriers");
   }
-  ~NcclComm() override { (void)cudaFree(flag_); }
+  // Threads without a device of their own would free it by way of the first GPU.
+  ~NcclComm() override { (void)cudaSetDevice(communicator_->device()); }
 
   int index() const override { return index_; }
   int size() const override { return size_; }
@@ -198,7 +200,7 @@ class NcclComm final : public Comm {
   }
   void barrier() override {
     communicator_->enqueue("ncclAllReduce of a barrier", [&](ncclComm_t comm) {
-      return ncclAllReduce(flag_, flag_, 1, ncclInt32, ncclMax, comm, stream_);
+      return ncclAllReduce(flag_.at(), flag_.at(), 1, ncclInt32, ncclMax, comm, stream_);
     });
   }
 
@@ -256,7 +258,7 @@ class NcclComm final : public Comm {
   const cudaStream_t stream_;
   const std::string name_;
   const int index_, size_;
-  void* flag_ = nullptr;  // of barriers; what it holds does not matter
+  cuda::Memory flag_;  // of barriers; what it holds does not matter
 };
 
 }  // namespace

@@ -9,9 +9,9 @@
 namespace mb {
 namespace {
 
-ncclConfig_t non_blocking() {
+ncclConfig_t config_of(bool blocking) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  config.blocking = blocking;
   return config;
 }
 
@@ -33,51 +33,51 @@ NcclCommunicator::NcclCommunicator(const World& hosts, std::string name, int dev
 NcclCommunicator::~NcclCommunicator() {
   if (hosts_.aborted()) abort();
   const std::lock_guard lock(mutex_);
-  if (comm_) ncclCommDestroy(comm_);
+  if (const ncclComm_t comm = comm_.exchange(nullptr)) ncclCommDestroy(comm);
 }
 
 void NcclCommunicator::join(const ncclUniqueId& id, int ranks, int rank) {
-  ncclConfig_t config = non_blocking();
+  ncclConfig_t config = config_of(false);
   check(cudaSetDevice(device_), "cudaSetDevice");
   {
     const std::lock_guard lock(mutex_);
-    const ncclResult_t code = ncclCommInitRankConfig(&comm_, ranks, id, rank, &config);
+    ncclComm_t& whole = *parts_.emplace_back(std::make_unique<ncclComm_t>(nullptr));
+    const ncclResult_t code = ncclCommInitRankConfig(&whole, ranks, id, rank, &config);
+    comm_ = whole;
     if (code != ncclSuccess && code != ncclInProgress) fail("ncclCommInitRankConfig", code);
   }
   settle("ncclCommInitRankConfig");
 }
 
 void NcclCommunicator::join_part(NcclCommunicator& parent, int color, int key) {
-  ncclConfig_t config = non_blocking();
-  ncclComm_t part = nullptr;
+  ncclConfig_t config = config_of(true);
   check(cudaSetDevice(device_), "cudaSetDevice");
+  ncclComm_t* made = nullptr;
   {
     const std::lock_guard lock(parent.mutex_);
     if (parent.aborted_) throw Aborted(hosts_.reason());
-    const ncclResult_t code = ncclCommSplit(parent.comm_, color, key, &part, &config);
+    made = parent.parts_.emplace_back(std::make_unique<ncclComm_t>(nullptr)).get();
+    const ncclResult_t code = ncclCommSplit(parent.comm_, color, key, made, &config);
     if (code != ncclSuccess && code != ncclInProgress) fail("ncclCommSplit", code);
   }
   parent.settle("ncclCommSplit");
   {
     const std::lock_guard lock(mutex_);
-    comm_ = part;
+    comm_ = *made;
   }
   if (color != NCCL_SPLIT_NOCOLOR) settle("ncclCommSplit");
 }
 
 void NcclCommunicator::enqueue(const char* what, const Call& call) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (aborted_) throw Aborted(hosts_.reason());
-    const ncclResult_t code = call(comm_);
-    if (code == ncclSuccess) return;
-    if (code != ncclInProgress) fail(what, code);
-  }
-  settle(what);
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw Aborted(hosts_.reason());
+  const ncclResult_t code = call(comm_);
+  if (aborted_) throw Aborted(hosts_.reason());  // it may have ended for that
+  if (code != ncclSuccess) fail(what, code);
 }
 
-// Until the library is through with the last call; before that the communicator takes no other, and
-// may have enqueued nothing. The lock is let go between looks, so that abort() comes through.
+// Until the library is through with the last call; before that the communicator takes no other.
+// The lock is let go between looks, so that abort() comes through.
 void NcclCommunicator::settle(const char* what) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -104,15 +104,17 @@ void NcclCommunicator::fail(const char* what, ncclResult_t code) const {
   throw Error(cat(name_, ", device ", device_, ": ", what, ": ", nccl_error_text(code)));
 }
 
+// Who has the lock for long waits for a rank that will not come, and ends by nothing but this.
 void NcclCommunicator::abort() {
-  const std::lock_guard lock(mutex_);
+  constexpr std::chrono::milliseconds kLong(200);
   aborted_ = true;
-  if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
+  const std::unique_lock lock(mutex_, kLong);
+  if (const ncclComm_t comm = comm_.exchange(nullptr)) ncclCommAbort(comm);
 }
 
 std::string NcclCommunicator::async_error() {
-  const std::lock_guard lock(mutex_);
-  if (aborted_ || !comm_) return "";
+  const std::unique_lock lock(mutex_, std::try_to_lock);  // a call that goes on tells itself
+  if (!lock || aborted_ || !comm_) return "";
   ncclResult_t state = ncclSuccess;
   const ncclResult_t code = ncclCommGetAsyncError(comm_, &state);
   if (code != ncclSuccess) state = code;

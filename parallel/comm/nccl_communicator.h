@@ -1,11 +1,18 @@
-// An NCCL communicator of one rank that never blocks this process, and that any thread may abort.
+// An NCCL communicator of one rank that any thread may abort.
+//
+// Ranks come together by calls that do not block. Those that enqueue do: one that does not is
+// carried out by a thread that the library starts for it, some tens of microseconds later, on which
+// no tracer knows which instruction it is for.
 #pragma once
 
 #include <nccl.h>
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "parallel/comm/comm.h"
 
@@ -29,11 +36,12 @@ class NcclCommunicator {
   void join(const ncclUniqueId& id, int ranks, int rank);
   void join_part(NcclCommunicator& parent, int color, int key);
 
-  // Runs `call`, which enqueues on a stream, and returns once it is enqueued.
+  // Runs `call`, which enqueues on a stream, and returns once it is enqueued. The first between two
+  // ranks connects them, and may wait for the other.
   using Call = std::function<ncclResult_t(ncclComm_t)>;
   void enqueue(const char* what, const Call& call);
 
-  // Ends what waits in it; it is of no use any more. From any thread.
+  // Ends what waits in it, a call that enqueues too; it is of no use any more. From any thread.
   void abort();
   // "" while all is well, else the error that came up after a call. From any thread.
   std::string async_error();
@@ -47,9 +55,12 @@ class NcclCommunicator {
   const std::string name_;
   const int device_;
   const double timeout_s_;
-  std::mutex mutex_;  // over every call of the library with comm_
-  ncclComm_t comm_ = nullptr;
-  bool aborted_ = false;
+  std::timed_mutex mutex_;  // over every call of the library with comm_, but the one that aborts
+  std::atomic<ncclComm_t> comm_ = nullptr;
+  std::atomic<bool> aborted_ = false;
+  // What splitting this one makes: the library writes to them until it is through, whoever still
+  // waits for it.
+  std::vector<std::unique_ptr<ncclComm_t>> parts_;
 };
 
 }  // namespace mb

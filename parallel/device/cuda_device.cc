@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -167,7 +168,9 @@ class CudaDevice final : public Device {
     failure_.rethrow();  // of what was shown
   }
 
+  // Asked by threads that have no device: on the first GPU, they would make a context there.
   std::int64_t passed() const override {
+    cudaSetDevice(device_);
     std::int64_t sum = 0;
     for (const auto& stream : streams_) sum += stream->passed();
     return sum;
@@ -314,6 +317,9 @@ class CudaDevice final : public Device {
 }  // namespace
 
 int cuda_devices() {
+  // Streams that share one of CUDA's queues wait for each other's work, and it makes 8 unless it is
+  // told otherwise before it starts: fewer than the streams of a Plan.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))

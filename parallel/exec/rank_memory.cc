@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "parallel/plan/arena.h"
 #include "workloads/base/error.h"
@@ -16,6 +18,19 @@ constexpr std::byte kPoison{0xff};  // NaN in every floating-point type, -1 in i
 // Where the arena places the next tensor, at the earliest.
 std::int64_t end_of(std::int64_t bytes) {
   return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+// f(begin, end) for parts of [0, n), each on a core: a billion normal numbers take one core a
+// minute.
+template <class F>
+void in_parts(std::int64_t n, F f) {
+  constexpr std::int64_t kWorthAThread = 1 << 18;
+  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::int64_t parts = std::clamp<std::int64_t>(n / kWorthAThread, 1, cores);
+  std::vector<std::jthread> others;
+  for (std::int64_t part = 1; part < parts; ++part)
+    others.emplace_back([=] { f(n * part / parts, n * (part + 1) / parts); });
+  f(0, n / parts);
 }
 
 }  // namespace
@@ -73,16 +88,23 @@ void RankMemory::initialise(const InitOptions& init, bool poison) {
   }
   const int shard = plan_.mesh.coordinate(rank_, Axis::tp);
   const int expert_shard = plan_.mesh.coordinate(rank_, Axis::ep);
+  constexpr std::int64_t kAtOnce = 1 << 22;  // of a parameter, that may have a billion elements
+  std::vector<double> values;
   for (const Parameter& parameter : program_.parameters) {
     const Bucket& bucket = program_.buckets[parameter.bucket];
-    std::vector<double> values(static_cast<std::size_t>(parameter.spec.local_elements()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const std::int64_t global =
-          parameter.spec.global_index(shard, expert_shard, static_cast<std::int64_t>(i));
-      values[i] = global < 0 ? 0.0 : initial_value(parameter.spec, init, global);
+    const std::int64_t elements = parameter.spec.local_elements();
+    for (std::int64_t first = 0; first < elements; first += kAtOnce) {
+      values.resize(static_cast<std::size_t>(std::min(kAtOnce, elements - first)));
+      in_parts(static_cast<std::int64_t>(values.size()), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t global = parameter.spec.global_index(shard, expert_shard, first + i);
+          values[i] = global < 0 ? 0.0 : initial_value(parameter.spec, init, global);
+        }
+      });
+      const std::int64_t offset = parameter.offset + first;
+      fill(bucket, bucket.value, bucket.whole_value, offset, values);
+      if (bucket.main != kNone) fill(bucket, bucket.main, bucket.ways == 1, offset, values);
     }
-    fill(bucket, bucket.value, bucket.whole_value, parameter.offset, values);
-    if (bucket.main != kNone) fill(bucket, bucket.main, bucket.ways == 1, parameter.offset, values);
   }
   if (poison) poison_slices_of_others();
 }
@@ -151,8 +173,10 @@ void RankMemory::fill(const Bucket& bucket, TensorId id, bool whole, std::int64_
                                      static_cast<std::size_t>(to - from));
   const auto put = [&]<class T>(T) {
     std::vector<T> rounded(part.size());
-    std::transform(part.begin(), part.end(), rounded.begin(),
-                   [](double value) { return static_cast<T>(value); });
+    in_parts(static_cast<std::int64_t>(part.size()), [&](std::int64_t first, std::int64_t last) {
+      std::transform(part.begin() + first, part.begin() + last, rounded.begin() + first,
+                     [](double value) { return static_cast<T>(value); });
+    });
     device_.copy_to_device(static_cast<T*>(address(id)) + (from - begin), rounded.data(),
                            rounded.size() * sizeof(T));
   };

@@ -1,8 +1,11 @@
-"""gpu_check.sh on stand-ins for its programs: parts fail alone, and what is written can be read."""
+"""gpu_check.sh on stand-ins for its programs: parts fail alone, and what is written can be read. And whole, on the test
+double of GPUs, in small cases."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,7 +62,7 @@ else:
     slow = 1.1 if "graph=off" in words else 1.0
     row = {{"case": " ".join(words[1:]), "verified": {{"ok": True, "error": 1e-7, "by": "fp64"}},
            "metrics": {{"step_s": metric(0.01 * slow), "model_flops_per_s": metric(350e12), "mfu": metric(None),
-                        "tokens_per_s": metric(1e5)}},
+                        "tokens_per_s": metric(1e5), "idle_s": metric(0.0001)}},
            "memory": {{"classes": [{{"class": "parameter", "plan_bytes": 8, "measured_bytes": 8}}],
                       "total": {{"plan_bytes": 8, "measured_bytes": 2**30}}}},
            "cuda": {{"devices": [{{"used_bytes": 2 * 2**30}}], "attention": ["cuDNN 9.19.0"]}}}}
@@ -67,7 +70,8 @@ else:
         row["cuda"]["attention"] = ["tiles of products: cuDNN is not there"]
     if "profile=cupti" in words:
         lost = 3 if (folder / "lost_records").exists() else 0
-        row["profile"] = {{"cupti": {{"overhead": 0.02, "end_difference": {{"s": 5e-6}}, "records": {{
+        row["profile"] = {{"cupti": {{"overhead": 0.02, "steps": 5, "classes": [{{"busy_s": 0.04}}, {{"busy_s": 0.0095}}],
+                                     "end_difference": {{"s": 5e-6}}, "records": {{
             "placed": 10, "dropped": lost, "without_time": 0, "out_of_window": 0, "uncorrelated": 1}}}}}}
     print(json.dumps(row))
 '''
@@ -97,13 +101,14 @@ def run(build, *flags, broken=""):
 
 def test_all_parts_pass_and_say_what_they_saw(build):
     done, parts = run(build)
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 1  # of the goals, products and the step are slow
     assert list(parts) == [part.__name__ for part in gpu_check.PARTS if part is not gpu_check.build]
     assert {part["status"] for part in parts.values()} == {"ok"}
     assert parts["node"]["result"] == "Fake, 80 GiB; 1 notes"
     assert parts["operations"]["result"] == "12 tests of kernels held"
     assert parts["peaks"]["result"] == "bf16 700 TFLOP/s, memory 3000 GB/s"
     first = next(iter(parts["steps"]["details"].values()))
+    assert "gpt3-6.7b 10.0 ms, 50 % of the peak, its products by themselves 0 %; " in parts["steps"]["result"]
     assert first["of_measured_gemm_peak"] == 0.5
     assert first["matmul_flops_per_s"] == pytest.approx(2 * 1 * 2 * 3 / 0.002)
     assert first["matmuls_of_measured_gemm_peak"] == pytest.approx(6000 / 700e12)
@@ -114,11 +119,57 @@ def test_all_parts_pass_and_say_what_they_saw(build):
                                           "device events'")
 
 
+def test_goals_are_met_or_missed_and_told_below_the_parts(build):
+    done, _ = run(build)
+    goals = json.loads((build / "out" / "gpu_check.json").read_text())["goals"]
+    assert [goal["status"] for goal in goals] == ["MISSED", "MISSED", "met", "met"]
+    assert [goal["measured"] for goal in goals] == pytest.approx([6000 / 700e12, 0.5, 1 - 0.0495 / 5 / 0.01, 0.02])
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("Meshbench on Fake, 20")
+    at = lines.index("what                                               wanted         measured  status")
+    assert lines[at - 1].startswith("Goals, of mode=cuda+threads model=gpt3-6.7b model.layers=4 ")
+    assert lines[at + 2].split() == "the whole step (MFU), of the measured bf16 peak at least 60 % 50.0 % MISSED".split()
+    assert lines[at + 4].split() == "CUPTI's tracing, added to the step under 3 % 2.0 % met".split()
+
+
+def test_gaps_are_those_of_device_events_where_cupti_does_not_trace(build):
+    run(build, broken="profile=cupti fail\n")
+    goals = json.loads((build / "out" / "gpu_check.json").read_text())["goals"]
+    assert goals[2]["measured"] == pytest.approx(0.0001 / 0.01)
+    assert goals[3]["status"] == "not measured: a part that it is from has no result"
+
+
+def test_what_does_not_fit_into_the_time_is_cut_and_said(build):
+    done, parts = run(build, "--limit", "25")
+    assert done.returncode == 1
+    cut = [name for name, part in parts.items() if part["status"] == "cut"]
+    assert cut == ["peaks", "steps", "graph", "memory", "attention"]
+    assert parts["peaks"]["result"].startswith("not begun: it wants 30 s, and 2")
+    assert parts["memory"]["result"] == "the step of gpt3-6.7b has not run"
+    assert parts["oracle"]["status"] == "ok"
+
+
+def test_cases_that_time_ends_are_cut_and_not_failed(build):
+    check = gpu_check.Check(build / "bin", build, 60)
+
+    def attempt(case):
+        if case == "late":
+            raise gpu_check.NoTime("no time was left")
+        return case
+
+    with pytest.raises(gpu_check.NoTime, match="^2 of 3 held; for 1 no time was left$") as late:
+        gpu_check.each(["a", "b", "late"], attempt)
+    assert late.value.details == {"a": "a", "b": "b", "late": {"cut": "no time was left"}}
+    check.deadline = 0
+    with pytest.raises(gpu_check.NoTime):
+        gpu_check.oracle(check)
+
+
 def test_attention_has_to_be_cudnns(build):
     (build / "bin" / "no_cudnn").write_text("")
     done, parts = run(build)
     assert done.returncode == 1
-    assert [name for name, part in parts.items() if part["status"] == "failed"] == ["attention"]
+    assert [name for name, part in parts.items() if part["status"] == "FAILED"] == ["attention"]
     assert parts["attention"]["result"] == "cuDNN has not run it: tiles of products: cuDNN is not there"
 
 
@@ -126,7 +177,7 @@ def test_lost_records_fail_the_tracing_part(build):
     (build / "bin" / "lost_records").write_text("")
     done, parts = run(build)
     assert done.returncode == 1
-    assert [name for name, part in parts.items() if part["status"] == "failed"] == ["tracing"]
+    assert [name for name, part in parts.items() if part["status"] == "FAILED"] == ["tracing"]
     assert parts["tracing"]["result"] == "of its records 3 dropped"
 
 
@@ -157,10 +208,10 @@ def test_a_rate_that_cannot_be_measured_leaves_the_others(build):
 
 
 def test_time_that_is_up_ends_what_runs_and_what_would(build):
-    done, parts = run(build, "--limit", "1", broken="doctor hang\n")
+    done, parts = run(build, "--limit", "6", broken="doctor hang\n")
     assert done.returncode == 1
-    assert parts["node"]["result"] == "meshbench was still running after 1 s"
-    assert parts["oracle"]["result"] == "no time left"
+    assert parts["node"]["status"] == "cut" and parts["node"]["result"] == "meshbench was still running after 6 s"
+    assert parts["oracle"]["result"] == "not begun: it wants 15 s, and 0 s were left"
 
 
 def test_a_node_that_is_not_fit_is_told_by_its_checks():
@@ -173,6 +224,42 @@ def test_a_node_that_is_not_fit_is_told_by_its_checks():
 
     with pytest.raises(gpu_check.Failed, match="^driver: none$"):
         gpu_check.node(Unfit())
+
+
+def test_the_whole_script_runs_on_the_test_double_and_tells_no_speed_of_it(tmp_path):
+    tests = Path(os.environ.get("MESHBENCH_BIN", ROOT / "build" / "cpu" / "bench")).parent / "tests"
+    programs = {"bench/meshbench": "meshbench_emulated", "bench/gpu_bench": "gpu_bench_emulated",
+                **{f"tests/gpu_{name}_test": f"cuda_{name}_test" for name in (*gpu_check.OPERATIONS, "mesh_oracle")}}
+    for name, emulated in programs.items():
+        if not (tests / emulated).exists():
+            pytest.skip(f"{emulated} is not built")
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(tests / emulated)
+    done = subprocess.run([ROOT / "scripts" / "gpu_check.sh", "--no-build", "--tiny", "--bin", tmp_path, "--out",
+                           tmp_path / "out"], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "EMULATED_DEVICES": "1"})
+    if "this build has no" in done.stdout:
+        pytest.skip("a library's header is not here")
+    report = json.loads((tmp_path / "out" / "gpu_check.json").read_text())
+    parts = {part["part"]: part for part in report["parts"]}
+    assert done.returncode == 1, done.stderr
+    # There is no driver, whatever the programs take for GPUs.
+    assert [name for name, part in parts.items() if part["status"] != "ok"] == ["node"], done.stdout
+    assert parts["node"]["result"] == "build: without CUDA; GPUs: none"
+    assert report["no_speed"] == "a test double of GPUs, whose times mean nothing"
+    assert done.stdout.splitlines()[1] == (f"No speed is told, and none of this says anything of a GPU: {report['no_speed']}.")
+    assert {goal["measured"] for goal in report["goals"]} == {None}
+    assert not speeds_in(report)
+
+
+def speeds_in(json_value, key=""):
+    """What is told of times and rates, but how long parts took and how far clocks are apart."""
+    if isinstance(json_value, dict):
+        return [speed for name, value in json_value.items() for speed in speeds_in(value, name)]
+    if isinstance(json_value, list):
+        return [speed for value in json_value for speed in speeds_in(value, key)]
+    is_speed = key != "clock_uncertainty_ns" and key.endswith(("_s", "_ms", "_per_s", "_ns")) or key in ("mfu", "ratio", "overhead", "of_datasheet")
+    return [(key, json_value)] if is_speed and json_value is not None else []
 
 
 def test_unknown_flags_are_refused():

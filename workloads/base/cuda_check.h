@@ -14,6 +14,10 @@ inline void check(cudaError_t code, const char* what) {
   const char* hint = "";
   if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice)
     hint = "; 'nvidia-smi' tells which driver and devices there are";
+  if (code == cudaErrorNoKernelImageForDevice || code == cudaErrorInvalidDeviceFunction)
+    hint =
+        "; this build has no kernels for such a GPU: configure with "
+        "-DCMAKE_CUDA_ARCHITECTURES=native";
   if (code == cudaErrorIllegalAddress || code == cudaErrorLaunchFailure)
     hint =
         "; the fault is of an earlier kernel: run again with CUDA_LAUNCH_BLOCKING=1 to see which";

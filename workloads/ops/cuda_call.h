@@ -46,18 +46,18 @@ constexpr DType dtype_of<Fp16>() {
   return DType::fp16;
 }
 
-// launch_rows, launch_parts and launch_elements of a call that runs.
+// launch_rows, launch_parts and launch_elements of a call that runs; else their kernels are loaded.
 template <class T, class Body>
 void rows(const Call<T>& call, std::int64_t count, const Body& body) {
-  if (!call.prepares) launch_rows(call.stream, count, body);
+  call.prepares ? load_rows<Body>() : launch_rows(call.stream, count, body);
 }
 template <class T, class F>
 void parts(const Call<T>& call, std::int64_t count, const F& f) {
-  if (!call.prepares) launch_parts(call.stream, count, f);
+  call.prepares ? load_rows<Parts<F>>() : launch_parts(call.stream, count, f);
 }
 template <class T, class F>
 void elements(const Call<T>& call, std::int64_t count, const F& f) {
-  if (!call.prepares) launch_elements(call.stream, count, f);
+  call.prepares ? load_rows<Parts<Elements<F>>>() : launch_elements(call.stream, count, f);
 }
 template <class T>
 void multiply(const Call<T>& call, const Product& product, const void* a, const void* b,

@@ -67,6 +67,16 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(std::int64_t rows, Body 
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) body(BlockTeam{}, row);
 }
 
+// Brings a kernel onto the device. At its first launch that may wait for all that runs there, also
+// for a collective that waits for a rank which loads kernels in turn (CUDA C++ Programming Guide,
+// "Lazy Loading").
+template <class Body>
+void load_rows() {
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&rows_kernel<Body>)),
+        "cudaFuncGetAttributes of a kernel");
+}
+
 template <class Body>
 void launch_rows(cudaStream_t stream, std::int64_t rows, const Body& body) {
   if (rows == 0) return;
@@ -100,6 +110,9 @@ struct OneLane {
 
 // Of tests/support/cuda_emulation: runs `work` in the order of the stream, on its thread.
 cudaError_t emulate_launch(cudaStream_t stream, std::function<void()> work);
+
+template <class Body>
+void load_rows() {}
 
 template <class Body>
 void launch_rows(cudaStream_t stream, std::int64_t rows, const Body& body) {

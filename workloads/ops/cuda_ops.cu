@@ -5,6 +5,7 @@
 
 #include "workloads/ops/cuda_attention.h"
 #include "workloads/ops/cuda_call.h"
+#include "workloads/ops/cuda_embedding.h"
 #include "workloads/ops/cuda_experts.h"
 #include "workloads/ops/cuda_loss.h"
 #include "workloads/ops/cuda_moves.h"

@@ -150,8 +150,6 @@ GpuCopyRates measure_copies(std::int64_t bytes, const GpuEffort& effort) {
   return rates;
 }
 
-const char* why_no_speed() { return nullptr; }
-
 std::string gpu_name() {
   int device = 0, count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);

@@ -1,4 +1,4 @@
-// Embeddings, norms, activations and sums of rows. Part of cuda_ops.cu.
+// Norms, activations and sums of rows. Part of cuda_ops.cu.
 #pragma once
 
 #include <cstdint>
@@ -35,35 +35,47 @@ struct Places {
 // --------------
 
 // Terms of up to 64 rows to a row of `partial`: terms.add(row, i, sums) adds those of as many
-// columns from i as there are sums.
+// columns from i as there are sums. A block has as many columns as give each thread one pack.
 template <class M, class Terms>
 struct PartialSums {
-  static constexpr std::int64_t kRows = 64;
+  static constexpr int kWidth = Terms::kWidth;
+  static constexpr std::int64_t kRows = 64, kColumns = 256 * kWidth;
   Terms terms;
   M* partial;
   std::int64_t rows, n;
+  static std::int64_t blocks_of_rows(std::int64_t n) { return (n + kColumns - 1) / kColumns; }
   template <class Team>
-  MB_HD void operator()(Team team, std::int64_t part) const {
+  MB_HD void operator()(Team team, std::int64_t block) const {
+    const std::int64_t across = (n + kColumns - 1) / kColumns, part = block / across;
     const std::int64_t begin = part * kRows, end = begin + kRows < rows ? begin + kRows : rows;
-    constexpr int kWidth = Terms::kWidth;
+    const std::int64_t first = block % across * kColumns, left = n - first;
     const bool wide = n % kWidth == 0 && terms.begins_packs();
-    team.template for_each_pack<kWidth>(n, wide, [=, *this](std::int64_t i, auto width) {
-      Pack<M, decltype(width)::value> sums = {};
-      for (std::int64_t row = begin; row < end; ++row) terms.add(row, i, sums);
-      store_pack(partial + part * n + i, sums);
-    });
+    team.template for_each_pack<kWidth>(left < kColumns ? left : kColumns, wide,
+                                        [=, *this](std::int64_t i, auto width) {
+                                          Pack<M, decltype(width)::value> sums = {};
+                                          for (std::int64_t row = begin; row < end; ++row)
+                                            terms.add(row, first + i, sums);
+                                          store_pack(partial + part * n + first + i, sums);
+                                        });
   }
 };
+// Of as many columns as a block has threads.
 template <class M>
 struct SumOfParts {
+  static constexpr std::int64_t kColumns = 256;
   const M* partial;
   M* to;
   std::int64_t parts, n;
   bool accumulate;
-  MB_HD void operator()(std::int64_t i) const {
-    M sum = accumulate ? to[i] : M(0);
-    for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * n + i];
-    to[i] = sum;
+  template <class Team>
+  MB_HD void operator()(Team team, std::int64_t block) const {
+    const std::int64_t first = block * kColumns, left = n - first;
+    team.for_each(left < kColumns ? left : kColumns, [=, *this](std::int64_t column) {
+      const std::int64_t i = first + column;
+      M sum = accumulate ? to[i] : M(0);
+      for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * n + i];
+      to[i] = sum;
+    });
   }
 };
 template <class M, class T, class Terms>
@@ -71,104 +83,10 @@ void sum_rows(const Call<T>& call, std::int64_t rows_, std::int64_t n, bool accu
               const Terms& terms) {
   using Partial = PartialSums<M, Terms>;
   const std::int64_t parts = (rows_ + Partial::kRows - 1) / Partial::kRows;
+  using Sum = SumOfParts<M>;
   M* partial = call.scratch.template take<M>(parts * n);
-  rows(call, parts, Partial{terms, partial, rows_, n});
-  elements(call, n, SumOfParts<M>{partial, to, parts, n, accumulate});
-}
-
-// --- embeddings
-// -----------------------------------------------------------------------------------
-
-template <class T>
-struct EmbeddingRow {
-  const std::int32_t* tokens;
-  const T* table;
-  T* y;
-  std::int64_t n, vocabulary, first;
-  template <class Team>
-  MB_HD void operator()(Team team, std::int64_t row) const {
-    const std::int64_t entry = tokens[row] - first;
-    const bool here = entry >= 0 && entry < vocabulary;
-    const T* from = table + (here ? entry : 0) * n;
-    T* to = y + row * n;
-    team.for_each(
-        n, [=](std::int64_t, T& entry_here, T x) { entry_here = here ? x : T(0.0f); }, to, from);
-  }
-};
-template <class T>
-void run(const Embedding& op, const Call<T>& call) {
-  rows(call, op.rows,
-       EmbeddingRow<T>{in<std::int32_t>(call, 0), in<T>(call, 1), out<T>(call, 0), op.n,
-                       op.vocabulary, call.context.shard_index * op.vocabulary});
-}
-
-// A block has some columns of the table to itself and goes through all tokens, in their order.
-template <class T>
-struct EmbeddingColumns {
-  static constexpr std::int64_t kColumns = 32;
-  const std::int32_t* tokens;
-  const T* dy;
-  Main<T>* dtable;
-  std::int64_t rows, n, vocabulary, first;
-  template <class Team>
-  MB_HD void operator()(Team team, std::int64_t part) const {
-    const std::int64_t begin = part * kColumns, left = n - begin;
-    team.for_each(left < kColumns ? left : kColumns, [=, *this](std::int64_t i) {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        const std::int64_t entry = tokens[row] - first;
-        if (entry >= 0 && entry < vocabulary)
-          dtable[entry * n + begin + i] += Main<T>(dy[row * n + begin + i]);
-      }
-    });
-  }
-};
-template <class T>
-void run(const EmbeddingGradient& op, const Call<T>& call) {
-  auto* dtable = out<Main<T>>(call, 0);
-  if (!op.accumulate) fill_zero(call, dtable, op.vocabulary * op.n);
-  using Columns = EmbeddingColumns<T>;
-  rows(call, (op.n + Columns::kColumns - 1) / Columns::kColumns,
-       Columns{in<std::int32_t>(call, 0), in<T>(call, 1), dtable, op.rows, op.n, op.vocabulary,
-               call.context.shard_index * op.vocabulary});
-}
-
-template <class T>
-struct PositionRow {
-  Places places;
-  const T* positions;
-  T* x;
-  std::int64_t n;
-  template <class Team>
-  MB_HD void operator()(Team team, std::int64_t row) const {
-    add_to(team, positions + places.of(row).position * n, x + row * n, n);
-  }
-};
-template <class T>
-void run(const AddPositions& op, const Call<T>& call) {
-  const Places places(op, call.context);
-  rows(call, places.rows(), PositionRow<T>{places, in<T>(call, 0), out<T>(call, 0), op.n});
-}
-
-// Of one row of a sequence as it is here: every sequence of the micro-batch has it.
-template <class T>
-struct PositionGradientRow {
-  Places places;
-  const T* dy;
-  Main<T>* dpositions;
-  std::int64_t n, rows, here;
-  template <class Team>
-  MB_HD void operator()(Team team, std::int64_t place) const {
-    for (std::int64_t row = place; row < rows; row += here)
-      add_to(team, dy + row * n, dpositions + places.of(row).position * n, n);
-  }
-};
-template <class T>
-void run(const PositionGradient& op, const Call<T>& call) {
-  const Places places(op, call.context);
-  auto* to = out<Main<T>>(call, 0);
-  if (!op.accumulate) fill_zero(call, to, op.sequence * op.n);
-  const std::int64_t here = op.sequence / op.split.context_ways;
-  rows(call, here, PositionGradientRow<T>{places, in<T>(call, 0), to, op.n, places.rows(), here});
+  rows(call, parts * Partial::blocks_of_rows(n), Partial{terms, partial, rows_, n});
+  rows(call, (n + Sum::kColumns - 1) / Sum::kColumns, Sum{partial, to, parts, n, accumulate});
 }
 
 // --- norms

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "workloads/ops/cuda_call.h"
@@ -38,6 +39,7 @@ class TokenLoader {
   }
   // What a load has thrown.
   void rethrow() {
+    const std::lock_guard lock(mutex_);
     if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
   }
 
@@ -66,6 +68,7 @@ class TokenLoader {
     try {
       work->loader->fill(*work);
     } catch (...) {
+      const std::lock_guard lock(work->loader->mutex_);
       work->loader->failed_ = std::current_exception();
     }
   }
@@ -80,6 +83,7 @@ class TokenLoader {
 
   std::int32_t* staging_ = nullptr;
   std::int64_t entries_ = 0;
+  std::mutex mutex_;  // loads run on a thread of the driver
   std::exception_ptr failed_;
 };
 

@@ -13,7 +13,6 @@ namespace {
 
 double measure_gemm(DType, bool, const GemmShape&, const GpuEffort&) { refuse(); }
 GpuCopyRates measure_copies(std::int64_t, const GpuEffort&) { refuse(); }
-const char* why_no_speed() { return nullptr; }
 std::string gpu_name() { refuse(); }
 
 }  // namespace mb

@@ -103,6 +103,27 @@ TEST(Collectives, OfVirtualTimeLieOnTheLineOfTheirLink) {
   EXPECT_EQ(lines, 1);
 }
 
+// Messages between stages as shifts over the pipeline, all else by kind and group.
+TEST(Collectives, StandBesideWhatALargeOneOfTheirKindReachedOnTheSameGroups) {
+  const StepShape shape = small_shape("dp2.pp2.tp4", "1f1b", 3);
+  const Plan plan = plan_step(shape.model, shape.mesh, shape.options);
+  const std::vector<Timeline> steps = {
+      simulate(plan, *make_roofline_cost(plan, find_machine("h100x8")))};
+  constexpr int kAllReduce = static_cast<int>(CollectiveKind::all_reduce);
+  const LinkModel model{.algorithm = std::nullopt,
+                        .measured = {{{kAllReduce, group_of(Axis::tp)}, 400e9},
+                                     {{kSendRecv, group_of(Axis::pp)}, 40e9}}};
+  for (const CollectiveProfile& p : profile_collectives(plan, steps, 0, model)) {
+    const double expected = p.axis == "tp" && p.kind == "all_reduce" ? 400e9
+                            : p.kind == "send_recv"                  ? 40e9
+                                                                     : 0;
+    EXPECT_EQ(p.measured_bytes_per_s.value_or(0), expected) << p.axis << ' ' << p.kind;
+    EXPECT_EQ(p.measured_fraction().has_value(), expected > 0);
+    if (expected > 0) EXPECT_DOUBLE_EQ(*p.measured_fraction(), *p.busbw_bytes_per_s / expected);
+    EXPECT_FALSE(p.algorithm) << "the library's own choice";
+  }
+}
+
 TEST(Collectives, WithoutKnownLinksSayWhy) {
   HandPlan hand("dp4");
   hand.all_reduce(0, group_of(Axis::dp), Stream::dp);

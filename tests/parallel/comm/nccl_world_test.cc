@@ -93,9 +93,8 @@ TEST(NcclComm, KeepsOrderAndSizesOfMessages) {
   in_group(2, [](Comm& comm) { test::ping_pong(comm, 50); });
 }
 
-// The library takes a call to be under way until it is asked; whoever did not ask would leave later
-// work of the stream nothing to wait for.
-TEST(NcclComm, AsksUntilEachCallIsEnqueued) {
+// The library takes ranks to be on their way until it is asked.
+TEST(NcclComm, AsksUntilItsRanksHaveCome) {
   in_group(3, [](Comm& comm) { test::reuse_buffers(comm, 5); }, {.nccl_polls = 3});
 }
 
@@ -194,6 +193,7 @@ void wait_in_all_reduce(const Place& place, int n) {
   const auto comm = place.world.comm_on(place.stream, "g", first_ranks(n), place.rank);
   void* data = nullptr;
   ASSERT_EQ(cudaMalloc(&data, 40), cudaSuccess);
+  comm->barrier();  // from here on they are connected
   comm->all_reduce(data, 10, DType::fp32, ReduceOp::sum);
   EXPECT_EQ(cudaStreamSynchronize(place.cuda()), cudaSuccess);
   EXPECT_EQ(message_of([&] { comm->barrier(); }), "rank 2 died");
@@ -202,8 +202,22 @@ void wait_in_all_reduce(const Place& place, int n) {
 TEST(NcclWorld, EndsWhatWaitsForARankThatDied) {
   const Outcome outcome = in_world(3, [&](const Place& place) {
     place.world.announce(place.stream, {{"g", first_ranks(3)}}, place.rank);
-    if (place.rank == 2) throw Error("rank 2 died");
+    if (place.rank == 2) {
+      place.comm("g", first_ranks(3))->barrier();
+      throw Error("rank 2 died");
+    }
     wait_in_all_reduce(place, 3);
+  });
+  EXPECT_EQ(outcome.first, "rank 2 died");
+}
+
+// The first call between two ranks connects them, and holds the communicator meanwhile.
+TEST(NcclWorld, EndsCallsThatWaitForARankThatDiedBeforeItCameToThem) {
+  const Outcome outcome = in_world(3, [&](const Place& place) {
+    place.world.announce(place.stream, {{"g", first_ranks(3)}}, place.rank);
+    if (place.rank == 2) throw Error("rank 2 died");
+    const auto comm = place.world.comm_on(place.stream, "g", first_ranks(3), place.rank);
+    EXPECT_EQ(message_of([&] { comm->barrier(); }), "rank 2 died");
   });
   EXPECT_EQ(outcome.first, "rank 2 died");
 }

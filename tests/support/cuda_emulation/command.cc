@@ -10,19 +10,9 @@
 #include <string>
 
 #include "tests/support/cuda_emulation/emulation.h"
-#include "workloads/base/error.h"
 #include "workloads/ops/cuda_peak.h"
 
 namespace mb {
-
-// A rate that this CPU has would be told as a GPU's.
-double measure_gemm(DType, bool, const GemmShape&, const GpuEffort&) {
-  throw Error("this is a test double");
-}
-GpuCopyRates measure_copies(std::int64_t, const GpuEffort&) {
-  throw Error("this is a test double");
-}
-std::string gpu_name() { return "emulated device (test double)"; }
 
 const char* why_no_speed() { return "a test double of GPUs, whose times mean nothing"; }
 

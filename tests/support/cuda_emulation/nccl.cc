@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -90,16 +91,49 @@ void launch(const NcclSeat& seat, cudaStream_t stream, std::vector<NcclOperation
   submit(stream, {.call = "ncclKernel"}, [kernel] { run_kernel(*kernel); });
 }
 
+// As the library connects members at the first call that needs it, and returns once they are.
+// Between processes nothing waits: what one has come to is not known to the others.
+ncclResult_t connect(std::unique_lock<std::mutex>& lock, const std::shared_ptr<NcclSeat>& seat,
+                     const std::vector<NcclOperation>& operations) {
+  NcclClique& clique = *seat->clique;
+  if (spans_processes()) return ncclSuccess;
+  std::map<std::pair<int, int>, std::size_t> wanted;
+  for (const NcclOperation& operation : operations) {
+    if (!operation.is_message()) {
+      wanted[{-1, -1}] = clique.members.size();
+    } else if (operation.root != seat->member) {
+      const bool sends = operation.kind == NcclKind::send;
+      wanted[{sends ? seat->member : operation.root, sends ? operation.root : seat->member}] = 2;
+    }
+  }
+  for (const auto& [between, members] : wanted) clique.connections[between].insert(seat->member);
+  nccl_lock().changed.notify_all();
+  const auto over = [&] { return member_of(*seat).aborted || clique.error != ncclSuccess; };
+  nccl_lock().changed.wait(lock, [&] {
+    return over() || std::all_of(wanted.begin(), wanted.end(), [&](const auto& connection) {
+             return clique.connections[connection.first].size() >= connection.second;
+           });
+  });
+  if (!over()) return ncclSuccess;
+  return clique.error != ncclSuccess ? clique.error : ncclInternalError;
+}
+
 ncclResult_t launch_group() {
-  const std::lock_guard lock(nccl_lock().mutex);
+  std::unique_lock lock(nccl_lock().mutex);
   ncclResult_t result = std::exchange(group_error, ncclSuccess);
   for (Launch& each : std::exchange(group, {})) {
-    NcclSeat& seat = *each.comm->seat;
+    const std::shared_ptr<NcclSeat> kept = each.comm->seat;  // an abort ends the communicator
+    NcclSeat& seat = *kept;
     if (result != ncclSuccess && result != ncclInProgress) break;
     if (seat.clique->error != ncclSuccess) {
       result = seat.clique->error;
-    } else if (seat.blocking || settings().nccl_polls == 0) {
+    } else if (seat.blocking) {
+      result = connect(lock, kept, each.operations);
+      if (result != ncclSuccess) break;
       launch(seat, each.stream, std::move(each.operations));
+    } else if (settings().nccl_polls == 0) {
+      // On a thread of the library's, which knows nothing of the one that calls.
+      std::thread([&] { launch(seat, each.stream, std::move(each.operations)); }).join();
     } else {
       seat.polls = settings().nccl_polls;
       seat.pending = [&seat, each = std::move(each)] {
@@ -181,6 +215,7 @@ void fail_communicators(int device, int error) {
     if (comm->seat->device == device && comm->seat->clique)
       comm->seat->clique->error = static_cast<ncclResult_t>(error);
   }
+  nccl_lock().changed.notify_all();
 }
 
 }  // namespace mb::cuda_emulation
@@ -260,7 +295,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part
   split.parts.emplace(parent.member, mine);
   if (spans_processes()) post_part(*clique, ordinal, parent.member, mine);
   if (split.parts.size() == clique->members.size()) carry_out(*clique, ordinal, split);
-  if (!blocking) return split.done ? ncclSuccess : ncclInProgress;
+  if (!parent.blocking) return split.done ? ncclSuccess : ncclInProgress;
   nccl_lock().changed.wait(lock, [&] { return split.done || clique->error != ncclSuccess; });
   return clique->error;
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -94,6 +95,8 @@ struct NcclClique {
   std::map<std::int64_t, NcclMeeting> meetings;                        // by ordinal
   std::map<std::tuple<int, int, std::int64_t>, NcclMessage> messages;  // sender, receiver, ordinal
   std::map<std::int64_t, NcclSplit> splits;
+  // Who has come to the first call over a connection: of a sender and a receiver, or of all.
+  std::map<std::pair<int, int>, std::set<int>> connections;
 };
 
 // Gives the operations their ordinals and lets other kernels wait for this one. Then run_kernel()
