@@ -14,7 +14,8 @@ namespace mb {
 // without fusion have more of are in eager_kernels.h.
 std::vector<Kernel> kernels_of(const Op& op, const Stack& stack);
 
-// launch + max(flops / (peak * efficiency), bytes / (bandwidth * efficiency)) of a kernel.
+// launch + max(flops / (peak * efficiency), bytes / (bandwidth * efficiency)) of a kernel; a
+// matmul's FLOPs are those of its tiles (tiles.h).
 double kernel_seconds(const Kernel& kernel, DType dtype, const Machine& machine,
                       const Stack& stack);
 // Whether memory has the last word in most of its time.
