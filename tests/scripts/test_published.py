@@ -45,6 +45,26 @@ def test_rows_that_cannot_be_cases_say_why():
     assert cases._why_not(row | {"gpu": "TPU v4"}) == "no machine for TPU v4"
 
 
+def test_a_source_that_is_not_known_has_the_stack_of_its_kin():
+    row = dict.fromkeys(cases.WANTED, "1") | {"source": "a paper", "framework": "Megatron-LM", "gpu": "A100-80GB-SXM"}
+    assert cases._source(row) == ("a paper", "megatron-2022")
+    assert cases._source(row | {"gpu": "H100-80GB-SXM"}) == ("a paper", "nemo-2024")
+    assert cases._source(row | {"framework": "Megatron-DeepSpeed"}) == ("a paper", "megatron-deepspeed")
+    assert cases._source(row | {"source": "MPT by MosaicML"}) == ("MPT", "llm-foundry"), "what is known goes first"
+    assert cases._source(row | {"framework": "Pathways/T5X"}) == ("a paper", None)
+
+
+@pytest.mark.parametrize(("precision", "fp8"), [("BF16", False), ("fp16", False), ("FP8-CS", True), ("MXFP8", True)])
+def test_products_of_a_stack_of_fp8_are_in_what_the_row_says(precision, fp8):
+    columns = ("id model gpu n_gpus gbs seq precision layers hidden heads kv_heads ffn vocab arch moe tp pp dp cp ep vpp mbs nic_gbps_per_gpu "
+               "zero_stage seq_parallel recompute schedule iter_time_s iter_time_derived_s tokens_per_s_per_gpu mem_gb mem_kind confidence "
+               "framework source notes verified_in").split()
+    row = dict.fromkeys(columns, "") | dict.fromkeys(cases.WANTED, "8") | {
+        "gpu": "H100-80GB-SXM", "n_gpus": "512", "hidden": "1024", "moe": "0", "precision": precision, "iter_time_s": "1",
+        "framework": "Megatron-Bridge 26.04"}
+    assert ("stack.fp8_matmul=false" in cases._step(row, "a paper", "megatron-bridge").words) == (not fp8)
+
+
 def test_rank_correlation():
     assert command.spearman([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
     assert command.spearman([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)

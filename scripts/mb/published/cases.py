@@ -102,6 +102,12 @@ SOURCES = [  # (part of the `source` column, name here, stack)
     ("Megatron-Bridge", "Megatron-Bridge dense", "megatron-bridge"),
     ("NeMo-Framework-Launcher", "NeMo 2024", "nemo-2024"),
 ]
+# Of a source that is not among these, the stack that is next of kin to the program that ran it.
+KIN = [  # (part of the `framework` column, stack on Hopper and later, before)
+    ("Megatron-Bridge", "megatron-bridge", "megatron-bridge"), ("NeMo", "nemo-2024", "nemo-2024"),
+    ("DeepSpeed", "megatron-deepspeed", "megatron-deepspeed"), ("Megatron", "nemo-2024", "megatron-2022"),
+    ("torchtitan", "torchtitan", "torchtitan"), ("FSDP", "llm-foundry", "llm-foundry"),
+]
 WANTED = ("layers", "hidden", "heads", "seq", "tp", "pp", "dp", "mbs", "gbs")
 
 
@@ -180,6 +186,8 @@ def _step(r, name, stack):
             options["layout"] = ",".join(str(each - (k in (0, pp - 1))) for k in range(pp))
     if "bridge" in stack:
         p.stack = _megatron_bridge(r, machine, options) or stack
+    if stack in ("megatron-bridge", "nemo-2024") and not re.search("FP[48]", r["precision"].upper()):
+        options["stack.fp8_matmul"] = "false"
     if stack == "llm-foundry":
         p.stack = "llm-foundry-" + ("fp8" if "fp8" in r["precision"] else "h100" if "h100" in machine else "a100")
     if stack == "torchtitan":
@@ -197,14 +205,23 @@ def _step(r, name, stack):
     return p
 
 
+def _source(r):
+    """The name of a row's source here, and its stack: None where nothing is kin to what ran it."""
+    for part, name, stack in SOURCES:
+        if part in r["source"]:
+            return name, stack
+    old = (_machine(r["gpu"]) or "").startswith(("a100", "v100"))
+    return r["source"], next((before if old else stack for part, stack, before in KIN if part in r["framework"]), None)
+
+
 def steps(path):
     for r in _rows(path):
-        for part, name, stack in SOURCES:
-            if part in r["source"]:
-                yield _step(r, name, stack)
-                break
+        name, stack = _source(r)
+        if stack:
+            yield _step(r, name, stack)
         else:
-            yield Published(r["id"], r["source"], "", "", None, skipped=_why_not(r) or "no stack for this source")
+            yield Published(r["id"], name, "", "", None,
+                            skipped=_why_not(r) or f"no stack is kin to {r['framework']}")
 
 
 def load(folder):
