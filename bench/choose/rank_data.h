@@ -14,7 +14,8 @@ struct RankData {
   // Seconds of the sums of gradients: of a step, or with ZeRO-2 and 3 of a micro-batch; and of it
   // those that start once the last block's backward is over.
   double reduce_s = 0, last_reduce_s = 0;
-  // Of slices over replicas, each after the last sum of its bucket; of them, those of last_reduce_s.
+  // Of slices over replicas, each after the last sum of its bucket; of them, those of
+  // last_reduce_s.
   double replicas_s = 0, last_replicas_s = 0;
   double end_sums_s = 0;  // of tied tables, after all
   // Gathers of parameters: of ZeRO-1 and 2 at the start of a step, of ZeRO-3 in every pass.

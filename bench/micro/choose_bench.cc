@@ -23,7 +23,7 @@ Question question(int gpus) {
   q.global_batch = 1536;
   q.options.dtype = DType::bf16;
   q.memory_bytes = 1e9 * q.machine.memory_gb;
-  q.cp = 1;
+  q.cp = q.rdp = q.tensor_chunks = 1;
   q.offload = {{false, false}};
   return q;
 }

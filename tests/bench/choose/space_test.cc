@@ -36,6 +36,40 @@ TEST(Space, HasEveryLegalMeshOfItsGpus) {
   for (const Mesh& mesh : space.meshes()) EXPECT_EQ(mesh.world(), 16);
 }
 
+TEST(Space, HasReplicasWhereTheySaveNodes) {
+  const Space space(small());
+  int replicated = 0;
+  for (const Candidate& c : test::all_of(space)) {
+    const Mesh& mesh = space.meshes()[c.mesh];
+    if (mesh.size(Axis::rdp) == 1) continue;
+    ++replicated;
+    EXPECT_GE(c.zero, 1);
+    EXPECT_TRUE(mesh.crosses_nodes(kReplicas)) << mesh.to_text() << ' ' << mesh.order();
+  }
+  EXPECT_GT(replicated, 0);
+  Question q = small();
+  q.rdp = 2;
+  const Space given(q);
+  for (const Mesh& mesh : given.meshes()) EXPECT_EQ(mesh.size(Axis::rdp), 2);
+}
+
+TEST(Space, HasBothWaysOfContextAndPartsOfMatmuls) {
+  Question q = small();
+  q.cp = 2;
+  q.tp = 2;
+  int ulysses = 0, chunks = 0;
+  const Space space(q);
+  for (const Candidate& c : test::all_of(space)) {
+    ulysses += c.context == ContextKind::ulysses;
+    chunks += c.tensor_chunks == 8;
+    if (c.tensor_chunks == 1) {
+      EXPECT_EQ(space.in_chunks(c).size(), 3u);
+    }
+  }
+  EXPECT_GT(ulysses, 0);
+  EXPECT_GT(chunks, 0);
+}
+
 TEST(Space, KeepsWhatIsFixed) {
   Question q = small();
   q.tp = 2;
@@ -115,6 +149,7 @@ TEST(Space, RefusesQuestionsThatNoCaseAnswers) {
   refuses([](Question& q) { q.tp = 3; }, "tp=3 does not divide gpus=16");
   refuses([](Question& q) { q.machine.nodes = 1; }, "give fewer, or machine.nodes=2");
   refuses([](Question& q) { q.ep = 2; }, "has no experts");
+  refuses([](Question& q) { q.rdp = 2, q.zero = 0; }, "rdp=2 replicates what ZeRO divides");
   refuses([](Question& q) { q.mesh = Mesh::parse("dp8"); }, "has 8 ranks, and gpus=16");
   refuses([](Question& q) { q.tp = 4, q.pp = 8; }, "no mesh of gpus=16");
   refuses([](Question& q) { q.global_batch = 0; }, "give the sequences of a step");
