@@ -119,7 +119,9 @@ TEST(Collectives, StandBesideWhatALargeOneOfTheirKindReachedOnTheSameGroups) {
                                                                      : 0;
     EXPECT_EQ(p.measured_bytes_per_s.value_or(0), expected) << p.axis << ' ' << p.kind;
     EXPECT_EQ(p.measured_fraction().has_value(), expected > 0);
-    if (expected > 0) EXPECT_DOUBLE_EQ(*p.measured_fraction(), *p.busbw_bytes_per_s / expected);
+    if (expected > 0) {
+      EXPECT_DOUBLE_EQ(*p.measured_fraction(), *p.busbw_bytes_per_s / expected);
+    }
     EXPECT_FALSE(p.algorithm) << "the library's own choice";
   }
 }
