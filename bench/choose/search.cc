@@ -203,9 +203,7 @@ class Searcher {
 
   // Those of `walked` that may be among the fastest, from the fastest walk on.
   void simulate_fastest(std::vector<Walked> walked) {
-    std::sort(walked.begin(), walked.end(), [](const Walked& a, const Walked& b) {
-      return std::tie(a.walk_s, a.index) < std::tie(b.walk_s, b.index);
-    });
+    sort_by_walk(walked);
     for (std::size_t next = 0; next < walked.size();) {
       std::vector<Walked> batch;
       for (; next < walked.size() && batch.size() < kBatch; ++next) {
@@ -219,24 +217,34 @@ class Searcher {
     }
   }
 
-  // Some cases give a bound; all that may be faster by closed form are walked, and those that may
-  // be so by their walks simulated.
-  void find_fastest() {
-    constexpr std::size_t kFirst = 256;
-    std::size_t end = std::min(kFirst, fitting_.size());
-    std::vector<Walked> first = walk_all(0, end);
-    std::sort(first.begin(), first.end(), [](const Walked& a, const Walked& b) {
+  static void sort_by_walk(std::vector<Walked>& walked) {
+    std::sort(walked.begin(), walked.end(), [](const Walked& a, const Walked& b) {
       return std::tie(a.walk_s, a.index) < std::tie(b.walk_s, b.index);
     });
-    const std::size_t tried = std::min(kBatch, first.size());
-    simulate_batch({first.begin(), first.begin() + static_cast<std::ptrdiff_t>(tried)});
-    first.erase(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(tried));
-    const std::size_t begin = end;
-    while (end < fitting_.size() && fitting_[end].least_s <= bound()) ++end;
-    const std::vector<Walked> more = walk_all(begin, end);
-    first.insert(first.end(), more.begin(), more.end());
-    simulate_fastest(std::move(first));
   }
+
+  // All that may be among the fastest by closed form are walked, and those that may be so by their
+  // walks simulated. Ever larger parts are walked in turn, and the best walks of each simulated, so
+  // that what is known of the fastest leaves out most of the cases to come.
+  void find_fastest() {
+    std::vector<Walked> waiting;
+    std::size_t end = 0;
+    for (std::size_t part = 256; end < fitting_.size() && fitting_[end].least_s <= bound();
+         part *= 2) {
+      const std::size_t begin = end;
+      while (end < fitting_.size() && end - begin < part && fitting_[end].least_s <= bound()) ++end;
+      const std::vector<Walked> more = walk_all(begin, end);
+      waiting.insert(waiting.end(), more.begin(), more.end());
+      sort_by_walk(waiting);
+      const auto first = waiting.begin(),
+                 tried = first + static_cast<std::ptrdiff_t>(std::min(kBatch, waiting.size()));
+      simulate_batch({first, tried});
+      waiting.erase(first, tried);
+      std::erase_if(waiting, [&](const Walked& one) { return one.least_s > bound(); });
+    }
+    simulate_fastest(std::move(waiting));
+  }
+
   // A case that is slower in chunks has a place only behind the same case without.
   void add_slower_in_chunks() {
     const std::size_t begin = fitting_.size();

@@ -11,9 +11,11 @@
 namespace mb {
 namespace {
 
-// Larger micro-batches than this and more chunks are not searched.
+// Larger micro-batches than this and more chunks are not searched, nor fewer tokens of a sequence
+// on a rank.
 constexpr int kMostMicroBatch = 64, kMostChunks = 8;
-constexpr int kTensorChunks[] = {1, 2, 4, 8};
+constexpr int kTensorChunks[] = {1, 2};
+constexpr std::int64_t kLeastTokens = 256;
 
 std::vector<int> divisors(int n) {
   std::vector<int> all;
@@ -170,17 +172,22 @@ void Space::add_meshes() {
   dominated_ = orders.dominated();
 }
 
-// Over as many nodes as without replicas, ZeRO's sums and gathers send more between them, for rdp
-// groups at once, and replicas come on top.
+// Replicas are there to keep ZeRO's sums and gathers within a node. Over as many nodes as without
+// them, these send more between nodes, for rdp groups at once, and replicas come on top.
 std::string Space::refusal_of(const Mesh& mesh) const {
   const Question& q = question_;
+  const int context = mesh.size(Axis::cp);
+  if (!q.mesh && !q.cp && context > 1 && q.model.sequence / context < kLeastTokens)
+    return cat("cp=", context, " leaves ", q.model.sequence / context,
+               " tokens of a sequence to a rank; from ", kLeastTokens,
+               " on it is searched, fewer where cp= is given");
   const bool searched = !q.mesh && !q.order && !q.rdp && mesh.size(Axis::rdp) > 1;
   const auto nodes = [&](Group group) { return spread_of(mesh, group, q.machine).nodes; };
   constexpr Group kAll{static_cast<std::uint8_t>(kDataOwners.axes | kReplicas.axes)};
-  if (searched && nodes(kDataOwners) == nodes(kAll))
-    return cat("rdp=", mesh.size(Axis::rdp), ": what ZeRO divides lies over ", nodes(kAll),
-               " nodes with replicas and without; rdp is searched where it makes them fewer, else "
-               "where rdp= is given");
+  if (searched && (nodes(kDataOwners) > 1 || nodes(kAll) == 1))
+    return cat("rdp=", mesh.size(Axis::rdp), ": what ZeRO divides lies over ", nodes(kDataOwners),
+               " nodes with replicas and over ", nodes(kAll),
+               " without; rdp is searched where it takes several to one, else where rdp= is given");
   return check_sizes(mesh);
 }
 
