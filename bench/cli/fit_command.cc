@@ -201,18 +201,19 @@ Verb fit_verb() {
       .arguments =
           {{.name = "inputs",
             .into = &flags->words,
-            .help = "Files, known by their content, and machine=, stack= and their fields to start "
-                    "from:\n"
-                    "  nccl-tests' output, with its header: a curve for each collective, ranks and "
-                    "nodes\n"
-                    "  rows of 'meshbench coll -o': the same\n"
-                    "  'meshbench run --trace': the time of each of its operations, collectives and "
-            "messages\n"
-                    "  a table m,n,k,dtype,time_us or op,us, or ops_bench --benchmark_out=FILE: "
-                    "the same, and\n"
-                    "    efficiencies of other matmuls\n"
-                    "  PyTorch's trace of a step: how fast the host launches, gaps, jitter\n"
-                    "  rows of 'meshbench run -o', or a table case,step_s: constants of the stack",
+            .help =
+                "Files, known by their content, and machine=, stack= and their fields to start "
+                "from:\n"
+                "  nccl-tests' output, with its header: a curve for each collective, ranks and "
+                "nodes\n"
+                "  rows of 'meshbench coll -o': the same\n"
+                "  'meshbench run --trace': the time of each of its operations, collectives and "
+                "messages\n"
+                "  a table m,n,k,dtype,time_us or op,us, or ops_bench --benchmark_out=FILE: "
+                "the same, and\n"
+                "    efficiencies of other matmuls\n"
+                "  PyTorch's trace of a step: how fast the host launches, gaps, jitter\n"
+                "  rows of 'meshbench run -o', or a table case,step_s: constants of the stack",
             .type = "FILE | machine=NAME ...",
             .required = true},
            {"-o,--out", &flags->machine, "Write the machine"},

@@ -96,8 +96,8 @@ def test_processes_with_gpus_train_as_one_rank_does(mpi, mode, words):
      r"rank 1 on \S+ on cuda device 1 compute, B0 l0 mlp.down, matmul .*: cublasLtMatmul: cuBLASLt status 14"),
     (["env", "EMULATED_FAULT=kernel_launch 90 719 sticky"], r"rank 1 on \S+ on cuda device 1 compute, .*, norm_gradient "
      r".*: cudaErrorLaunchFailure, .*CUDA_LAUNCH_BLOCKING=1"),
-    (["timeout", "-s", "STOP", "1"], r"no rank has ended an instruction for 2 s: rank 1 on \S+ does not answer; rank 0 on "),
-    (["timeout", "-s", "KILL", "1"], None),
+    (["timeout", "-s", "STOP", "4"], r"no rank has ended an instruction for 2 s: rank 1 on \S+ does not answer; rank 0 on "),
+    (["timeout", "-s", "KILL", "4"], None),
 ])
 def test_a_process_with_a_gpu_that_fails_ends_the_others(mpi, mode, before, says):
     if mpi == "mpich":
