@@ -209,12 +209,16 @@ class Searcher {
       for (; next < walked.size() && batch.size() < kBatch; ++next) {
         if (walked[next].least_s <= bound()) batch.push_back(walked[next]);
       }
-      if (result_.simulated >= limits_.most || layers_ >= limits_.most_layers) {
+      if (is_spent()) {
         result_.left += static_cast<std::int64_t>(batch.size());
       } else {
         simulate_batch(batch);
       }
     }
+  }
+
+  bool is_spent() const {
+    return result_.simulated >= limits_.most || layers_ >= limits_.most_layers;
   }
 
   static void sort_by_walk(std::vector<Walked>& walked) {
@@ -229,10 +233,12 @@ class Searcher {
   void find_fastest() {
     std::vector<Walked> waiting;
     std::size_t end = 0;
-    for (std::size_t part = 256; end < fitting_.size() && fitting_[end].least_s <= bound();
-         part *= 2) {
+    const auto may_be_fastest = [&] {
+      return end < fitting_.size() && fitting_[end].least_s <= bound();
+    };
+    for (std::size_t part = 256; may_be_fastest() && !is_spent(); part *= 2) {
       const std::size_t begin = end;
-      while (end < fitting_.size() && end - begin < part && fitting_[end].least_s <= bound()) ++end;
+      while (may_be_fastest() && end - begin < part) ++end;
       const std::vector<Walked> more = walk_all(begin, end);
       waiting.insert(waiting.end(), more.begin(), more.end());
       sort_by_walk(waiting);
@@ -242,6 +248,7 @@ class Searcher {
       waiting.erase(first, tried);
       std::erase_if(waiting, [&](const Walked& one) { return one.least_s > bound(); });
     }
+    for (; may_be_fastest(); ++end) ++result_.left;
     simulate_fastest(std::move(waiting));
   }
 
