@@ -28,29 +28,28 @@ std::string label_of(const Measured& measured, const Difference& at) {
                     measured.plan.program_of(at.rank).instructions[at.instruction].label);
 }
 
+// Where times mean nothing, counts alone are told.
+bool timed(const Measured& measured) { return measured.results.no_speed.empty(); }
+Json timed_json(const Measured& measured, double value) {
+  return timed(measured) ? Json(value) : Json(nullptr);
+}
+
 Json difference_json(const Measured& measured, const std::optional<Difference>& at) {
-  if (!at || !measured.results.no_speed.empty()) return nullptr;
+  if (!at || !timed(measured)) return nullptr;
   return {{"s", 1e-9 * static_cast<double>(at->ns)},
           {"rank", at->rank},
           {"instruction", at->instruction},
           {"label", label_of(measured, *at)}};
 }
 
-// Where times mean nothing, counts alone are told.
-bool timed(const Measured& measured) { return measured.results.no_speed.empty(); }
-
 std::string difference_text(const Measured& measured, const Difference& at) {
   return fmt::format("{} ({}, rank {})", format_duration(static_cast<double>(at.ns)),
                      label_of(measured, at), at.rank);
 }
 
-Json seconds_json(const Measured& measured, double s) {
-  return timed(measured) ? Json(s) : Json(nullptr);
-}
-
 Json host_json(const Measured& measured, const HostTime& host) {
   const auto seconds = [&](std::int64_t ns) {
-    return seconds_json(measured, 1e-9 * static_cast<double>(ns));
+    return timed_json(measured, 1e-9 * static_cast<double>(ns));
   };
   return {{"waits", host.waits},
           {"waiting_s", seconds(host.waiting_ns)},
@@ -76,16 +75,16 @@ Json profile_json(const Measured& measured) {
          {"instructions", of_class.instructions},
          {"kernels", of_class.kernels},
          {"copies", of_class.copies},
-         {"busy_s", seconds_json(measured, 1e-9 * static_cast<double>(of_class.busy_ns))}});
+         {"busy_s", timed_json(measured, 1e-9 * static_cast<double>(of_class.busy_ns))}});
   const TraceQuality& quality = trace->quality;
   return {{"source", "cupti"},
           {"reason", nullptr},
           {"cupti",
            {{"steps", trace->steps},
             {"ranks", trace->ranks},
-            {"untraced_step_s", seconds_json(measured, untraced_s(measured))},
-            {"traced_step_s", seconds_json(measured, median(measured.traced.step_s))},
-            {"overhead", seconds_json(measured, overhead(measured))},
+            {"untraced_step_s", timed_json(measured, untraced_s(measured))},
+            {"traced_step_s", timed_json(measured, median(measured.traced.step_s))},
+            {"overhead", timed_json(measured, overhead(measured))},
             {"records",
              {{"placed", quality.placed},
               {"dropped", quality.dropped},

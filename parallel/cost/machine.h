@@ -57,7 +57,7 @@ struct Machine {
   double peak_tflops(DType dtype) const;
 };
 
-const std::vector<Machine>& machines();
+const std::vector<Machine>& machines();       // machine_table.cc, which says where they are from
 Machine find_machine(std::string_view name);  // throws Error naming the nearest known name
 // Sets a field from text, as in "machine.nic_gb_per_s=50" (inter.gb_per_s). Throws Error naming
 // field, value and what would do.

@@ -8,8 +8,8 @@ namespace mb {
 
 // What a product takes beside its own FLOPs on `machine`.
 struct TiledWork {
-  double flops =
-      0;  // of all SMs for as long as the last wave takes, whether they had a tile or not
+  // Of all SMs for as long as the last wave takes, whether they had a tile or not.
+  double flops = 0;
   double bytes = 0;  // partial sums in fp32, where several tiles divide k; after all else
 };
 // By the tile and the division of k that takes `machine` least, at so many FLOP/s and bytes/s.

@@ -138,27 +138,32 @@ def _fit_matmuls(rows, peak, rate, sms, fill):
 def markdown(folder):
     """Both as tables; "" where there is nothing."""
     lines = []
+
+    def table(title, columns, rows, names=1):  # so many columns are words, the others numbers
+        lines.extend(["", title, "", f"| {' | '.join(columns)} |",
+                      "|" + " --- |" * names + " ---: |" * (len(columns) - names), *rows])
+
     by_system = collectives(folder)
     if by_system:
         everything = [e for errors in by_system.values() for e in errors]
-        lines += ["", "Collectives within a node: of each curve 11 sizes and straight lines between them, once no larger one takes less time, the others held out.", "",
-                  "| system | sizes held out | mean % | from 1 MiB % |", "| --- | ---: | ---: | ---: |"]
+        rows = []
         for system, errors in [*by_system.items(), ("all", everything)]:
             large = [abs(e) for size, e in errors if size >= MIB]
-            lines.append(f"| {system} | {len(errors)} | {100 * mean(abs(e) for _, e in errors):.1f} | "
-                         f"{100 * mean(large):.1f} |" if large else f"| {system} | {len(errors)} | | |")
+            rows.append(f"| {system} | {len(errors)} | {100 * mean(abs(e) for _, e in errors):.1f} | "
+                        f"{100 * mean(large):.1f} |" if large else f"| {system} | {len(errors)} | | |")
+        table("Collectives within a node: of each curve 11 sizes and straight lines between them, once no larger one takes less "
+              "time, the others held out.", ("system", "sizes held out", "mean %", "from 1 MiB %"), rows)
     beyond = more_ranks(folder)
     if beyond:
-        lines += ["", "Collectives of 8 ranks, predicted from 2 and 4.", "",
-                  "| system | sizes | mean % | bias % |", "| --- | ---: | ---: | ---: |"]
-        lines += [f"| {system} | {len(errors)} | {100 * mean(map(abs, errors)):.1f} | {100 * mean(errors):.1f} |"
-                  for system, errors in beyond.items()]
+        table("Collectives of 8 ranks, predicted from 2 and 4.", ("system", "sizes", "mean %", "bias %"),
+              [f"| {system} | {len(errors)} | {100 * mean(map(abs, errors)):.1f} | {100 * mean(errors):.1f} |"
+               for system, errors in beyond.items()])
     shapes = matmuls(folder)
     if shapes:
-        lines += ["", "Matmuls in bf16: share of the peak, share of the memory's rate and launch in us fitted on a fifth.", "",
-                  "| device | constants | held out | mean % | all sides >= 1,024, mean % |", "| --- | --- | ---: | ---: | ---: |"]
-        lines += [f"| {device} | {', '.join(f'{c:g}' for c in s['constants'])} | {s['held_out']} | {s['all_pct']:.1f} | {s['large_pct']:.1f} |"
-                  for device, s in shapes.items()]
+        table("Matmuls in bf16: share of the peak, share of the memory's rate and launch in us fitted on a fifth.",
+              ("device", "constants", "held out", "mean %", "all sides >= 1,024, mean %"),
+              [f"| {device} | {', '.join(f'{c:g}' for c in s['constants'])} | {s['held_out']} | {s['all_pct']:.1f} | {s['large_pct']:.1f} |"
+               for device, s in shapes.items()], names=2)
     return "\n".join(lines) + "\n" if lines else ""
 
 
